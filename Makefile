@@ -1,0 +1,51 @@
+# The whole of Everwarm's build for a person: see README.md. Every target sets up
+# what it needs first (tools/setup.sh) and may be repeated without the network.
+
+JOBS ?= $(shell nproc)
+MODEL ?= models/SmolLM2-135M-Instruct.Q4_1.gguf
+PORT ?= 8080
+export CCACHE_BASEDIR = $(CURDIR)
+
+.PHONY: all setup demo serve test unit asan tsan check bench clean
+.DEFAULT_GOAL := all
+
+all: build/release/build.ninja
+	@cmake --build build/release -j $(JOBS) --target everwarm
+
+setup:
+	@tools/setup.sh packages llama models
+
+build/%/build.ninja: | setup
+	@cmake --preset $* >/dev/null
+
+demo: all
+	@python3 tools/demo.py --server build/release/everwarm --model $(MODEL)
+
+serve: all
+	@build/release/everwarm serve $(MODEL) --port $(PORT)
+
+# Everything that CI runs.
+test: setup build/release/build.ninja
+	@tools/setup.sh gemma python
+	@cmake --build build/release -j $(JOBS)
+	@ctest --test-dir build/release --output-on-failure -j 2
+
+# Under a minute: no model, no server.
+unit: setup build/release/build.ninja
+	@cmake --build build/release -j $(JOBS)
+	@ctest --test-dir build/release --output-on-failure -L unit
+
+asan tsan: %: setup build/%/build.ninja
+	@cmake --build build/$* -j $(JOBS)
+	@ctest --test-dir build/$* --output-on-failure -L unit
+
+# Format, layers, sanitizers: before a change is proposed.
+check:
+	@tools/check.sh
+
+bench: all
+	@tools/setup.sh peers python
+	@.deps/python/bin/python bench/run.py
+
+clean:
+	rm -rf build

@@ -1,0 +1,11 @@
+# Sanitizers are chosen for the whole tree, so that every object agrees.
+if(EVERWARM_SANITIZER STREQUAL "asan")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(EVERWARM_SANITIZER STREQUAL "tsan")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+elseif(NOT EVERWARM_SANITIZER STREQUAL "")
+  message(FATAL_ERROR "EVERWARM_SANITIZER is '${EVERWARM_SANITIZER}'; it may be asan, tsan or empty")
+endif()

@@ -1,0 +1,120 @@
+// The memory of all blocks, live and cached alike: one pool, one byte count.
+//
+// Slots of a layer group have one size and lie in large mapped chunks that come
+// and go with use. A BlockRef is a share of a slot: copying it lends the block,
+// dropping the last one gives the slot back. A pin, a loan, a queued write and a
+// cached node are all the same thing: a BlockRef.
+#ifndef EVERWARM_CACHE_BLOCK_POOL_H_
+#define EVERWARM_CACHE_BLOCK_POOL_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/block_geometry.h"
+#include "base/ids.h"
+#include "base/mutex.h"
+
+namespace everwarm::cache {
+
+class BlockPool;
+
+// One slot in use.
+//
+// Threads:  data() below filled() is immutable while anybody else shares the
+//           block; behind it, only the engine thread writes. filled() belongs to
+//           the engine thread.
+class Block {
+ public:
+  std::byte* data() const { return data_; }
+  GroupIndex group() const { return group_; }
+  // Tokens that have been written, from the start of the span. The tail grows
+  // behind it in place; whoever finds more than it wrote itself copies first.
+  uint32_t filled() const { return filled_; }
+  void set_filled(uint32_t tokens) { filled_ = tokens; }
+
+ private:
+  friend class BlockPool;
+  friend class BlockRef;
+  Block() = default;
+
+  BlockPool* pool_ = nullptr;
+  std::byte* data_ = nullptr;
+  uint32_t chunk_ = 0;
+  uint32_t filled_ = 0;
+  GroupIndex group_ = 0;
+  std::atomic<uint32_t> shares_{0};
+};
+
+// A share of a block; empty by default.
+//
+// Threads: different BlockRefs of one block may be used by different threads.
+class BlockRef {
+ public:
+  BlockRef() = default;
+  BlockRef(const BlockRef& other);
+  BlockRef(BlockRef&& other) noexcept
+      : block_(std::exchange(other.block_, nullptr)) {}
+  BlockRef& operator=(BlockRef other) noexcept {
+    std::swap(block_, other.block_);
+    return *this;
+  }
+  ~BlockRef();
+
+  explicit operator bool() const { return block_ != nullptr; }
+  Block* operator->() const { return block_; }
+  Block* get() const { return block_; }
+  // True when nobody else has a share. Exact only for a thread that knows that
+  // no other thread can be copying this block's last share.
+  bool unique() const;
+  friend bool operator==(const BlockRef&, const BlockRef&) = default;
+
+ private:
+  friend class BlockPool;
+  explicit BlockRef(Block* block) : block_(block) {}
+  Block* block_ = nullptr;
+};
+
+// Threads: any. Must outlive every BlockRef.
+class BlockPool {
+ public:
+  // One geometry per layer group, indexed by GroupIndex.
+  explicit BlockPool(std::vector<BlockGeometry> geometries);
+  ~BlockPool();
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  // A slot with unspecified contents and filled() == 0.
+  // Errors: kResourceExhausted when the system gives no more memory.
+  absl::StatusOr<BlockRef> Allocate(GroupIndex group);
+
+  const BlockGeometry& geometry(GroupIndex group) const {
+    return geometries_[group];
+  }
+  size_t num_groups() const { return geometries_.size(); }
+
+  // Bytes of slots in use, by anybody.
+  size_t used_bytes() const { return used_bytes_.load(); }
+  // Bytes of mapped chunks; the rest beyond used_bytes() waits for reuse.
+  size_t mapped_bytes() const { return mapped_bytes_.load(); }
+
+ private:
+  friend class BlockRef;
+  struct Chunk;
+  struct Group;
+  void Free(Block* block);
+
+  const std::vector<BlockGeometry> geometries_;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Group>> groups_;
+  std::atomic<size_t> used_bytes_{0};
+  std::atomic<size_t> mapped_bytes_{0};
+};
+
+}  // namespace everwarm::cache
+
+#endif  // EVERWARM_CACHE_BLOCK_POOL_H_

@@ -1,0 +1,185 @@
+// The logical cache: live sequences, RAM and the cold tier as one tree of blocks.
+//
+// A sequence is taken for a prompt: it borrows what the tree has of it, in RAM at
+// once and from the tier by reads that run while the engine works for others. It
+// appends in place, and publishes what it has so that others find it.
+//
+// Threads:  everything here belongs to the engine thread; stats are copied out.
+// Owns:     the token tree and its shares of blocks. The pool and the tier are
+//           the caller's and outlive the cache.
+// Blocks:   never on a disk.
+// Errors:   no failure of the tier reaches a caller: it is a miss, a shorter
+//           resume point or "not stored", with one log line and a counter.
+// Not here: files (store/), models, prompts as text, threads.
+#ifndef EVERWARM_CACHE_KV_CACHE_H_
+#define EVERWARM_CACHE_KV_CACHE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/log.h"
+#include "cache/block_pool.h"
+#include "cache/layer_group.h"
+#include "cache/tier.h"
+
+namespace everwarm::cache {
+
+class KvCache;
+class TokenTree;
+
+// Where the reused part of a prompt came from. Tokens.
+struct Reuse {
+  TokenPos cached = 0;  // = ram + tier
+  TokenPos ram = 0;
+  TokenPos tier = 0;
+  // How far the tree knew the prompt at all; beyond `cached` no group-complete
+  // resume point existed, or a read failed.
+  TokenPos matched = 0;
+};
+
+// A running generation: its tokens and one block table per group.
+//
+// Destroying it gives its shares back; what was published stays in the tree.
+class Sequence {
+ public:
+  ~Sequence();
+  Sequence(const Sequence&) = delete;
+  Sequence& operator=(const Sequence&) = delete;
+
+  // False while blocks are on their way from the tier. KvCache::Poll() makes
+  // progress; reads that fail only shorten the sequence.
+  bool ready() const;
+  // Tokens whose state the block tables hold. Final once ready().
+  TokenPos length() const;
+  // All of them, from position 0.
+  absl::Span<const TokenId> tokens() const;
+  const Reuse& reuse() const;
+
+  // Slot addresses by span index, valid until the next call of Reserve() or of
+  // the destructor. A window group's entries are null where released.
+  absl::Span<std::byte* const> blocks(GroupIndex group) const;
+
+ private:
+  friend class KvCache;
+  struct State;
+  explicit Sequence(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// What a flush can say for itself; DUR-6 of the design's contract.
+struct FlushReport {
+  // All that was published before the flush is durable.
+  bool durable = false;
+  uint64_t flushed = 0;        // blocks made durable during the flush
+  uint64_t pending = 0;        // blocks still on their way
+  uint64_t pending_bytes = 0;
+  uint64_t failed = 0;         // writes that failed during the flush
+  uint64_t dropped = 0;        // lost from RAM before they were durable
+  uint64_t missing = 0;        // published, neither in RAM nor durable
+  uint64_t entries = 0;        // durable blocks
+  TokenPos longest_durable_prefix = 0;
+  // No tier is configured: nothing can be durable.
+  bool no_tier = false;
+};
+
+struct CacheStats {
+  uint64_t ram_used_bytes = 0;    // all slots, live and cached
+  uint64_t ram_mapped_bytes = 0;
+  uint64_t ram_target_bytes = 0;
+  uint64_t ram_hard_cap_bytes = 0;
+  uint64_t nodes = 0;
+  uint64_t cached_blocks_in_ram = 0;
+  uint64_t dirty_blocks = 0;      // published, not durable yet
+  // Since the start.
+  uint64_t takes = 0;
+  uint64_t hits = 0;
+  uint64_t tokens_asked = 0;
+  uint64_t tokens_from_ram = 0;
+  uint64_t tokens_from_tier = 0;
+  uint64_t demoted_blocks = 0;    // left RAM, durable
+  uint64_t lost_blocks = 0;       // left RAM, not durable
+  uint64_t tail_copies = 0;
+  TokenPos longest_durable_prefix = 0;
+};
+
+class KvCache {
+ public:
+  struct Config {
+    Fingerprint fingerprint;
+    CacheLayout layout;
+    // Soft target for all slots: above it, durable blocks nobody uses leave RAM,
+    // least recently used and leaves first. 0: nothing is kept that nobody uses
+    // (and what the tier has is read again).
+    uint64_t ram_target_bytes = 0;
+    // Above it, blocks that nobody uses leave even when they are not durable,
+    // and are counted as lost. At least ram_target_bytes. Live sequences are
+    // never cut for it.
+    uint64_t ram_hard_cap_bytes = 0;
+    // A failed write is tried again after this.
+    std::chrono::milliseconds store_retry{5000};
+    absl::Status Validate() const;
+  };
+
+  // Requires: a valid config; the pool has the layout's geometries, in order.
+  KvCache(Config config, BlockPool* pool, Tier* tier, const Clock* clock,
+          Logger logger);
+  ~KvCache();
+
+  // Takes over what a start-up scan found. Entries may come in any order; those
+  // whose parent is unknown wait for it.
+  void Adopt(std::vector<TierEntry> entries);
+
+  // A sequence that holds the longest usable prefix of `prompt` in `name_space`,
+  // at most prompt.size() - 1 tokens, so that something is left to compute.
+  // Requires: prompt is not empty, ids are not negative.
+  std::unique_ptr<Sequence> Take(absl::Span<const TokenId> prompt,
+                                 std::string_view name_space);
+
+  // Makes room for `count` more tokens: allocates blocks, copies a tail that
+  // somebody else extended or may still read beyond, releases window blocks that
+  // no later position can see. On an error the sequence is as it was.
+  // Errors: kResourceExhausted, no memory.
+  // Requires: sequence.ready().
+  absl::Status Reserve(Sequence& sequence, TokenPos count);
+
+  // Their KV has been written at positions length() on: the sequence is longer.
+  // Requires: Reserve(sequence, at least tokens.size()) since the last Append.
+  void Append(Sequence& sequence, absl::Span<const TokenId> tokens);
+
+  // Makes everything up to length() findable and queues its writes. Cheap where
+  // it has been published already. The tail is lent: both go on.
+  void Publish(Sequence& sequence);
+
+  // Takes the tier's events, retries failed writes, keeps the budgets.
+  void Poll();
+
+  // Begins to make all that is published durable: every dirty block is tried
+  // once, also one that waits for its retry. Flushes may overlap.
+  uint64_t BeginFlush();
+  // The outcome, once everything tried has been settled; nothing before that.
+  // After FlushReport was returned, the ticket is forgotten.
+  std::optional<FlushReport> FlushOutcome(uint64_t ticket);
+  // What a flush would say now (for one that a deadline cuts short).
+  FlushReport FlushNow(uint64_t ticket);
+
+  // Drops everything that nobody uses and that is durable from RAM.
+  void DemoteAll();
+
+  CacheStats stats() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace everwarm::cache
+
+#endif  // EVERWARM_CACHE_KV_CACHE_H_

@@ -1,0 +1,143 @@
+// What the rest of the program sees of inference: requests in, events out.
+//
+// Threads:  all calls from any thread. A Reply is read by one thread.
+// Blocks:   Submit() never; Reply::Next() until there is an event.
+// Not here: HTTP and JSON (server/), blocks (cache/), files (store/).
+#ifndef EVERWARM_ENGINE_ENGINE_H_
+#define EVERWARM_ENGINE_ENGINE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "cache/kv_cache.h"
+#include "cache/tier.h"
+#include "models/model.h"
+
+namespace everwarm::engine {
+
+// Names and meanings are llama.cpp's samplers'.
+struct SamplingParams {
+  // 0: greedy, the most likely token, exactly.
+  float temperature = 0.8f;
+  int32_t top_k = 40;    // 0: off
+  float top_p = 0.95f;   // 1: off
+  float min_p = 0.05f;   // 0: off
+  int32_t repeat_last_n = 64;
+  float repeat_penalty = 1.0f;     // 1: off
+  float frequency_penalty = 0.0f;  // 0: off
+  float presence_penalty = 0.0f;   // 0: off
+  // Nothing: a random one.
+  std::optional<uint32_t> seed;
+};
+
+struct Request {
+  std::vector<TokenId> prompt;
+  // Who may share KV with it.
+  std::string name_space;
+  // 0: nothing is generated, the prompt is still computed and published.
+  uint32_t max_tokens = 0;
+  SamplingParams sampling;
+  // Generation ends where one of these would appear; it is not part of the text.
+  std::vector<std::string> stops;
+  bool ignore_eos = false;
+};
+
+enum class FinishReason {
+  kStop,       // end of generation token, or a stop string
+  kLength,     // max_tokens, or the context is full
+  kCancelled,  // Reply::Cancel(), or the server stops
+};
+
+struct Usage {
+  uint32_t prompt_tokens = 0;
+  uint32_t completion_tokens = 0;
+  cache::Reuse reuse;
+  std::chrono::nanoseconds queued{0};       // waiting for its turn
+  std::chrono::nanoseconds restore{0};      // waiting for the tier
+  std::chrono::nanoseconds prefill{0};      // computing the prompt
+  std::chrono::nanoseconds decode{0};       // from the first to the last token
+};
+
+// A piece of the reply: whole UTF-8 characters, nothing of a stop string.
+struct TextEvent {
+  std::string text;
+};
+// The last event of every reply that was not refused.
+struct FinishedEvent {
+  FinishReason reason = FinishReason::kStop;
+  Usage usage;
+};
+// The last event of a reply that failed; kInternal or kResourceExhausted.
+struct FailedEvent {
+  absl::Status status;
+};
+using ReplyEvent = std::variant<TextEvent, FinishedEvent, FailedEvent>;
+
+// One request's events. Destroying it cancels the request.
+class Reply {
+ public:
+  virtual ~Reply() = default;
+  // The next event, or nothing when `timeout` passed. After FinishedEvent or
+  // FailedEvent there is nothing more to ask for.
+  virtual std::optional<ReplyEvent> Next(std::chrono::milliseconds timeout) = 0;
+  // Generation stops within a step; FinishedEvent still follows.
+  virtual void Cancel() = 0;
+};
+
+struct EngineStats {
+  cache::CacheStats cache;
+  cache::TierStats tier;
+  uint64_t requests = 0;
+  uint64_t finished = 0;
+  uint64_t failed = 0;
+  uint64_t cancelled = 0;
+  uint32_t waiting = 0;
+  uint32_t running = 0;
+  uint64_t prompt_tokens = 0;
+  uint64_t computed_prompt_tokens = 0;
+  uint64_t generated_tokens = 0;
+  uint64_t steps = 0;
+};
+
+struct FlushOutcome {
+  cache::FlushReport report;
+  std::chrono::milliseconds elapsed{0};
+  // The deadline came first; the report says what is still pending.
+  bool timed_out = false;
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  virtual const models::ModelInfo& model() const = 0;
+  // Longest prompt plus reply, in tokens.
+  virtual uint32_t context_size() const = 0;
+
+  // Errors: kInvalidArgument, an empty prompt, a token beyond the vocabulary, or
+  //         prompt longer than context_size() - 1 (both counts are named);
+  //         kResourceExhausted, too many requests wait;
+  //         kUnavailable, the engine stops.
+  virtual absl::StatusOr<std::unique_ptr<Reply>> Submit(Request request) = 0;
+
+  // Makes what was published durable. Concurrent callers are welcome.
+  virtual FlushOutcome Flush(std::chrono::milliseconds timeout) = 0;
+
+  virtual EngineStats stats() const = 0;
+
+  // Refuses new requests, lets running and waiting ones finish until the
+  // deadline, then cancels them, publishes and flushes. Idempotent.
+  virtual FlushOutcome Stop(std::chrono::milliseconds deadline) = 0;
+};
+
+}  // namespace everwarm::engine
+
+#endif  // EVERWARM_ENGINE_ENGINE_H_

@@ -1,0 +1,109 @@
+// Attention straight over block tables, and the writing of new KV into blocks.
+//
+// A row is one query position of one sequence. Its result depends on that row's
+// query and the KV it may see, and on nothing else: not on the other rows of the
+// call, not on the number of threads. Scores are summed tile by tile over fixed
+// partitions of the positions (AttentionShape::partition_tokens), each with a
+// running maximum, and partitions are merged in order.
+//
+// KV is f16 in slots as base/block_geometry.h lays them out: plane 0 is K, plane
+// 1 is V, one row [token][dim] per layer and KV head.
+#ifndef EVERWARM_KERNELS_ATTENTION_H_
+#define EVERWARM_KERNELS_ATTENTION_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "base/ids.h"
+
+namespace everwarm::kernels {
+
+// What all layers of a group share.
+struct AttentionShape {
+  uint32_t block_tokens = 64;
+  uint32_t num_heads = 0;
+  // Divides num_heads; query head h reads KV head h / (num_heads / num_kv_heads).
+  uint32_t num_kv_heads = 0;
+  uint32_t k_dim = 0;  // elements of one key and one query head
+  uint32_t v_dim = 0;  // elements of one value and one output head
+  // Scores are multiplied by this before the softmax.
+  float scale = 1.0f;
+  // 0: none. Else a score s becomes softcap * tanh(s / softcap).
+  float softcap = 0.0f;
+  // 0: a position sees all before it. Else the last `window`, itself included.
+  uint32_t window = 0;
+};
+
+// Tokens of one fixed partition of the positions; a multiple of every block size.
+inline constexpr uint32_t kPartitionTokens = 512;
+
+struct AttentionRow {
+  // Slot addresses of the row's sequence and group, by span index. Entries of
+  // spans that the row cannot see may be null.
+  std::byte* const* blocks = nullptr;
+  // The row's own position; it sees [position - window + 1, position].
+  TokenPos position = 0;
+};
+
+// Where one layer's planes begin in a slot (BlockGeometry::PlaneOffset).
+struct LayerOffsets {
+  size_t k = 0;
+  size_t v = 0;
+};
+
+// Writes new keys and values as f16 at each row's position.
+//
+// Shapes: k [rows, num_kv_heads, k_dim] f32, v [rows, num_kv_heads, v_dim] f32.
+// Threads: call once per thread with thread = 0 .. num_threads - 1.
+void AppendKv(const AttentionShape& shape, const LayerOffsets& offsets,
+              absl::Span<const AttentionRow> rows, const float* k,
+              const float* v, uint32_t thread, uint32_t num_threads);
+
+// The work of one step for one group, split into items that threads take in turn.
+// Prepared once per step, run once per layer. Keeps its memory between steps.
+//
+// Threads:  Prepare() and BeginLayer() from one thread while nobody runs; Run()
+//           from all threads of the pool at once.
+class AttentionPlan {
+ public:
+  AttentionPlan();
+  ~AttentionPlan();
+  AttentionPlan(const AttentionPlan&) = delete;
+  AttentionPlan& operator=(const AttentionPlan&) = delete;
+
+  // `rows` may be in any order; neighbours of one sequence at consecutive
+  // positions share reads of its KV. The rows' block tables must stay valid.
+  void Prepare(const AttentionShape& shape, absl::Span<const AttentionRow> rows,
+               uint32_t num_threads);
+  // Rearms the plan for the next layer.
+  void BeginLayer();
+  // Takes items until none is left. When all threads have returned, out is
+  // complete.
+  // Shapes: q [rows, num_heads, k_dim] f32, out [rows, num_heads, v_dim] f32.
+  // No allocation, no failure.
+  void Run(const LayerOffsets& offsets, const float* q, float* out,
+           uint32_t thread);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The scalar twin: the same sums in double precision, one row at a time.
+void AttentionReference(const AttentionShape& shape,
+                        const LayerOffsets& offsets,
+                        absl::Span<const AttentionRow> rows, const float* q,
+                        float* out);
+
+// Name of the instruction set that the kernels use here, such as "AVX2". The
+// bits of a result may differ between two of them, so it is part of the
+// numerics version.
+const char* KernelTarget();
+
+}  // namespace everwarm::kernels
+
+#endif  // EVERWARM_KERNELS_ATTENTION_H_
