@@ -2,8 +2,8 @@
 //
 // Slots of a layer group have one size and lie in large mapped chunks that come
 // and go with use. A BlockRef is a share of a slot: copying it lends the block,
-// dropping the last one gives the slot back. A pin, a loan, a queued write and a
-// cached node are all the same thing: a BlockRef.
+// dropping the last one gives the slot back. A pin, a loan, a queued write and
+// a cached node are all the same thing: a BlockRef.
 #ifndef EVERWARM_CACHE_BLOCK_POOL_H_
 #define EVERWARM_CACHE_BLOCK_POOL_H_
 
@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "base/block_geometry.h"
 #include "base/ids.h"
@@ -26,8 +27,8 @@ class BlockPool;
 // One slot in use.
 //
 // Threads:  data() below filled() is immutable while anybody else shares the
-//           block; behind it, only the engine thread writes. filled() belongs to
-//           the engine thread.
+//           block; behind it, only the engine thread writes. filled() belongs
+//           to the engine thread.
 class Block {
  public:
   std::byte* data() const { return data_; }
@@ -106,11 +107,22 @@ class BlockPool {
   friend class BlockRef;
   struct Chunk;
   struct Group;
+  // Takes a chunk without a slot in use out of the group, unless it becomes the
+  // spare one.
+  std::unique_ptr<Chunk> Retire(Group& group, Chunk& chunk)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static std::unique_ptr<Chunk> MapChunk(const Group& group);
+  BlockRef TakeSlot(Group& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Free(Block* block);
 
   const std::vector<BlockGeometry> geometries_;
   Mutex mutex_;
-  std::vector<std::unique_ptr<Group>> groups_;
+  std::vector<std::unique_ptr<Group>> groups_ ABSL_GUARDED_BY(mutex_);
+  // Kept mapped although nothing in it is in use, so that use which goes to and
+  // fro across a chunk's edge does not map and unmap it each time.
+  Chunk* spare_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  // Free slots that still hold memory of the system.
+  size_t idle_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<size_t> used_bytes_{0};
   std::atomic<size_t> mapped_bytes_{0};
 };

@@ -1,8 +1,10 @@
-// The logical cache: live sequences, RAM and the cold tier as one tree of blocks.
+// The logical cache: live sequences, RAM and the cold tier as one tree of
+// blocks.
 //
-// A sequence is taken for a prompt: it borrows what the tree has of it, in RAM at
-// once and from the tier by reads that run while the engine works for others. It
-// appends in place, and publishes what it has so that others find it.
+// A sequence is taken for a prompt: it borrows what the tree has of it, in RAM
+// at once and from the tier by reads that run while the engine works for
+// others. It appends in place, and publishes what it has so that others find
+// it.
 //
 // Threads:  everything here belongs to the engine thread; stats are copied out.
 // Owns:     the token tree and its shares of blocks. The pool and the tier are
@@ -78,34 +80,34 @@ class Sequence {
 struct FlushReport {
   // All that was published before the flush is durable.
   bool durable = false;
-  uint64_t flushed = 0;        // blocks made durable during the flush
-  uint64_t pending = 0;        // blocks still on their way
+  uint64_t flushed = 0;  // blocks made durable during the flush
+  uint64_t pending = 0;  // blocks still on their way
   uint64_t pending_bytes = 0;
-  uint64_t failed = 0;         // writes that failed during the flush
-  uint64_t dropped = 0;        // lost from RAM before they were durable
-  uint64_t missing = 0;        // published, neither in RAM nor durable
-  uint64_t entries = 0;        // durable blocks
+  uint64_t failed = 0;   // writes that failed during the flush
+  uint64_t dropped = 0;  // lost from RAM before they were durable
+  uint64_t missing = 0;  // published, neither in RAM nor durable
+  uint64_t entries = 0;  // durable blocks
   TokenPos longest_durable_prefix = 0;
   // No tier is configured: nothing can be durable.
   bool no_tier = false;
 };
 
 struct CacheStats {
-  uint64_t ram_used_bytes = 0;    // all slots, live and cached
+  uint64_t ram_used_bytes = 0;  // all slots, live and cached
   uint64_t ram_mapped_bytes = 0;
   uint64_t ram_target_bytes = 0;
   uint64_t ram_hard_cap_bytes = 0;
   uint64_t nodes = 0;
   uint64_t cached_blocks_in_ram = 0;
-  uint64_t dirty_blocks = 0;      // published, not durable yet
+  uint64_t dirty_blocks = 0;  // published, not durable yet
   // Since the start.
   uint64_t takes = 0;
   uint64_t hits = 0;
   uint64_t tokens_asked = 0;
   uint64_t tokens_from_ram = 0;
   uint64_t tokens_from_tier = 0;
-  uint64_t demoted_blocks = 0;    // left RAM, durable
-  uint64_t lost_blocks = 0;       // left RAM, not durable
+  uint64_t demoted_blocks = 0;  // left RAM, durable
+  uint64_t lost_blocks = 0;     // left RAM, not durable
   uint64_t tail_copies = 0;
   TokenPos longest_durable_prefix = 0;
 };
@@ -115,9 +117,9 @@ class KvCache {
   struct Config {
     Fingerprint fingerprint;
     CacheLayout layout;
-    // Soft target for all slots: above it, durable blocks nobody uses leave RAM,
-    // least recently used and leaves first. 0: nothing is kept that nobody uses
-    // (and what the tier has is read again).
+    // Soft target for all slots: above it, durable blocks nobody uses leave
+    // RAM, least recently used and leaves first. 0: nothing is kept that nobody
+    // uses (and what the tier has is read again).
     uint64_t ram_target_bytes = 0;
     // Above it, blocks that nobody uses leave even when they are not durable,
     // and are counted as lost. At least ram_target_bytes. Live sequences are
@@ -137,15 +139,15 @@ class KvCache {
   // whose parent is unknown wait for it.
   void Adopt(std::vector<TierEntry> entries);
 
-  // A sequence that holds the longest usable prefix of `prompt` in `name_space`,
-  // at most prompt.size() - 1 tokens, so that something is left to compute.
-  // Requires: prompt is not empty, ids are not negative.
+  // A sequence that holds the longest usable prefix of `prompt` in
+  // `name_space`, at most prompt.size() - 1 tokens, so that something is left
+  // to compute. Requires: prompt is not empty, ids are not negative.
   std::unique_ptr<Sequence> Take(absl::Span<const TokenId> prompt,
                                  std::string_view name_space);
 
   // Makes room for `count` more tokens: allocates blocks, copies a tail that
-  // somebody else extended or may still read beyond, releases window blocks that
-  // no later position can see. On an error the sequence is as it was.
+  // somebody else extended or may still read beyond, releases window blocks
+  // that no later position can see. On an error the sequence is as it was.
   // Errors: kResourceExhausted, no memory.
   // Requires: sequence.ready().
   absl::Status Reserve(Sequence& sequence, TokenPos count);

@@ -2,8 +2,8 @@
 // cache, seen from the cache. The store implements it over files; NullTier is a
 // cache without one; tests have one of their own.
 //
-// Messages are owned values. The cache asks and later finds events; nobody calls
-// back into it. No call blocks on a disk.
+// Messages are owned values. The cache asks and later finds events; nobody
+// calls back into it. No call blocks on a disk.
 #ifndef EVERWARM_CACHE_TIER_H_
 #define EVERWARM_CACHE_TIER_H_
 
