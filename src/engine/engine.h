@@ -27,9 +27,9 @@ namespace everwarm::engine {
 struct SamplingParams {
   // 0: greedy, the most likely token, exactly.
   float temperature = 0.8f;
-  int32_t top_k = 40;    // 0: off
-  float top_p = 0.95f;   // 1: off
-  float min_p = 0.05f;   // 0: off
+  int32_t top_k = 40;   // 0: off
+  float top_p = 0.95f;  // 1: off
+  float min_p = 0.05f;  // 0: off
   int32_t repeat_last_n = 64;
   float repeat_penalty = 1.0f;     // 1: off
   float frequency_penalty = 0.0f;  // 0: off
@@ -45,7 +45,8 @@ struct Request {
   // 0: nothing is generated, the prompt is still computed and published.
   uint32_t max_tokens = 0;
   SamplingParams sampling;
-  // Generation ends where one of these would appear; it is not part of the text.
+  // Generation ends where one of these would appear; it is not part of the
+  // text.
   std::vector<std::string> stops;
   bool ignore_eos = false;
 };
@@ -60,10 +61,10 @@ struct Usage {
   uint32_t prompt_tokens = 0;
   uint32_t completion_tokens = 0;
   cache::Reuse reuse;
-  std::chrono::nanoseconds queued{0};       // waiting for its turn
-  std::chrono::nanoseconds restore{0};      // waiting for the tier
-  std::chrono::nanoseconds prefill{0};      // computing the prompt
-  std::chrono::nanoseconds decode{0};       // from the first to the last token
+  std::chrono::nanoseconds queued{0};   // waiting for its turn
+  std::chrono::nanoseconds restore{0};  // waiting for the tier
+  std::chrono::nanoseconds prefill{0};  // computing the prompt
+  std::chrono::nanoseconds decode{0};   // from the first to the last token
 };
 
 // A piece of the reply: whole UTF-8 characters, nothing of a stop string.
@@ -122,7 +123,8 @@ class Engine {
   // Longest prompt plus reply, in tokens.
   virtual uint32_t context_size() const = 0;
 
-  // Errors: kInvalidArgument, an empty prompt, a token beyond the vocabulary, or
+  // Errors: kInvalidArgument, an empty prompt, a token beyond the vocabulary,
+  // or
   //         prompt longer than context_size() - 1 (both counts are named);
   //         kResourceExhausted, too many requests wait;
   //         kUnavailable, the engine stops.

@@ -1,0 +1,82 @@
+// The options of the program, as a person writes them and as the parts take
+// them.
+#ifndef EVERWARM_CLI_OPTIONS_H_
+#define EVERWARM_CLI_OPTIONS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace everwarm::cli {
+
+// What `serve` and `run` share: a model, its cache, its threads.
+struct ModelOptions {
+  std::string model;
+  uint32_t context = 8192;
+  uint32_t threads = 0;  // 0: one for each core
+  uint32_t max_batch = 8;
+  uint32_t block_tokens = 64;
+  uint32_t prefill_chunk = 512;
+  std::string kv = "f16";
+  std::string ram_cache = "4GiB";
+  std::string cache_dir;  // empty: the user's cache directory; "off": none
+  std::string ssd_cache = "50GiB";
+  std::string min_free = "1GiB";
+  std::string verify = "on";
+  std::string log_level = "info";
+
+  uint64_t ram_cache_bytes = 0;
+  uint64_t ssd_cache_bytes = 0;
+  uint64_t min_free_bytes = 0;
+  bool verify_reads = true;
+
+  // Adds the options to a subcommand.
+  void Register(CLI::App& app);
+  // Fills the parsed members.
+  // Errors: kInvalidArgument names the option and the value.
+  absl::Status Resolve();
+};
+
+struct ServeOptions {
+  ModelOptions model;
+  std::string host = "127.0.0.1";
+  uint16_t port = 8080;
+  std::string api_key;
+  std::string shutdown_timeout = "120s";
+  std::chrono::milliseconds shutdown_timeout_ms{0};
+
+  void Register(CLI::App& app);
+  absl::Status Resolve();
+};
+
+struct RunOptions {
+  ModelOptions model;
+  std::string prompt;
+  bool raw = false;
+  uint32_t max_tokens = 256;
+  float temperature = 0.8f;
+  std::optional<uint32_t> seed;
+
+  void Register(CLI::App& app);
+  absl::Status Resolve();
+};
+
+struct CacheOptions {
+  std::string cache_dir;
+  bool json = false;
+
+  void Register(CLI::App& app);
+};
+
+// $XDG_CACHE_HOME/everwarm, else ~/.cache/everwarm.
+// Errors: kFailedPrecondition, neither variable is set.
+absl::StatusOr<std::string> DefaultCacheDir();
+
+}  // namespace everwarm::cli
+
+#endif  // EVERWARM_CLI_OPTIONS_H_

@@ -1,0 +1,72 @@
+#include "engine/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+#include <vector>
+
+namespace everwarm::engine {
+namespace {
+
+SamplingParams Greedy() {
+  SamplingParams params;
+  params.temperature = 0;
+  return params;
+}
+
+TEST(SamplerTest, GreedyTakesTheLargestAndTheFirstOfEquals) {
+  Sampler sampler(Greedy(), 4, {});
+  EXPECT_EQ(sampler.Sample({1, 3, 2, 3}).value(), 1);
+  EXPECT_EQ(sampler.Sample({-5, -7, -6, -9}).value(), 0);
+}
+
+TEST(SamplerTest, LogitsThatAreNotFiniteAreNeverChosen) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  Sampler greedy(Greedy(), 3, {});
+  EXPECT_EQ(greedy.Sample({nan, 1, INFINITY}).value(), 1);
+  EXPECT_EQ(greedy.Sample({nan, nan, -INFINITY}).status().code(),
+            absl::StatusCode::kInternal);
+  Sampler random(SamplingParams{.seed = 1}, 3, {});
+  EXPECT_EQ(random.Sample({nan, 1, -INFINITY}).value(), 1);
+}
+
+TEST(SamplerTest, TheSameSeedGivesTheSameTokensAndAnotherDoesNot) {
+  const std::vector<float> logits(50, 0.0f);
+  const auto draw = [&](uint32_t seed) {
+    SamplingParams params{.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0};
+    params.seed = seed;
+    Sampler sampler(params, 50, {});
+    std::vector<TokenId> tokens;
+    for (int i = 0; i < 20; ++i) {
+      tokens.push_back(sampler.Sample(logits).value());
+    }
+    return tokens;
+  };
+  EXPECT_EQ(draw(7), draw(7));
+  EXPECT_NE(draw(7), draw(8));
+}
+
+TEST(SamplerTest, TopKKeepsOnlyTheLargest) {
+  SamplingParams params{.temperature = 5, .top_k = 2, .top_p = 1, .min_p = 0};
+  params.seed = 3;
+  Sampler sampler(params, 5, {});
+  std::set<TokenId> seen;
+  for (int i = 0; i < 200; ++i) {
+    seen.insert(sampler.Sample({0, 9, 1, 9.5, 2}).value());
+  }
+  EXPECT_EQ(seen, std::set<TokenId>({1, 3}));
+}
+
+TEST(SamplerTest, ARepeatPenaltyCountsThePromptToo) {
+  SamplingParams params = Greedy();
+  params.repeat_penalty = 2.0f;
+  Sampler fresh(params, 3, {});
+  EXPECT_EQ(fresh.Sample({1.0f, 1.5f, 0.1f}).value(), 1);
+  Sampler seen(params, 3, {1});
+  EXPECT_EQ(seen.Sample({1.0f, 1.5f, 0.1f}).value(), 0);
+}
+
+}  // namespace
+}  // namespace everwarm::engine
