@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Before a change is proposed: format, layers, unit tests plain and sanitized.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf '== %s\n' "$*"; }
+
+say "format"
+git ls-files 'src/*.h' 'src/*.cc' 'testing/*.h' 'testing/*.cc' 'tests/*.cc' 'bench/*.cc' |
+  xargs -r clang-format-14 --dry-run --Werror
+
+say "layers"
+python3 tools/check_layers.py
+
+for preset in release asan tsan; do
+  say "unit tests, $preset"
+  make --no-print-directory "build/$preset/build.ninja"
+  cmake --build "build/$preset" -j "$(nproc)" | tail -n 1
+  ctest --test-dir "build/$preset" -L unit --output-on-failure | tail -n 5
+done
+say "all good"
