@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""Measures Everwarm, beside its peers where there are any; prints a table and leaves JSON in build/bench/.
+
+Both sides of every comparison run in one run, in alternation, after a warm-up; figures are medians with the
+smallest and the largest. `make bench` runs all of it (about half an hour on 2 cores); name some to run only those.
+"""
+import argparse
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+
+import measure  # noqa: E402
+import served  # noqa: E402
+import steps  # noqa: E402
+
+SUITES = {"depth": steps.depth, "restore": steps.restore, "restart": served.restart, "switch": served.switch,
+          "tier": served.tier, "disk": served.disk, "memory": served.memory}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="among: " + ", ".join(SUITES))
+    parser.add_argument("--runs", type=int, default=5, help="alternating runs of each side (default 5)")
+    arguments = parser.parse_args()
+    for name in arguments.suites:
+        if name not in SUITES:
+            parser.error(f"no suite '{name}'; there are {', '.join(SUITES)}")
+    print(measure.Table.header())
+    for name in arguments.suites or SUITES:
+        table = measure.Table(name)
+        SUITES[name](table, arguments.runs)
+        table.save()
+
+
+if __name__ == "__main__":
+    main()

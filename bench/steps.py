@@ -1,0 +1,45 @@
+"""Benchmarks of single steps and of the store, beside llama-bench of the pinned tree."""
+import json
+import subprocess
+
+from harness import GEMMA3, LLAMA_BENCH, ROOT, SMOLLM2
+from measure import alternate, spread
+
+THREADS = 2
+STEP_BENCH = ROOT / "build/release/src/models/step_bench"
+STORE_BENCH = ROOT / "build/release/src/store/store_bench"
+
+
+def ours(model, prompt, generate, depth):
+    out = subprocess.run([str(part) for part in (STEP_BENCH, "--model", model, "--threads", THREADS, "--prompt", prompt,
+                                                 "--generate", generate, "--depth", depth)],
+                         capture_output=True, text=True, check=True).stdout
+    return json.loads(out)["tokens_per_second"]
+
+
+def peer(model, prompt, generate, depth):
+    out = subprocess.run([str(part) for part in (LLAMA_BENCH, "-m", model, "-t", THREADS, "-fa", 1, "-p", prompt, "-n",
+                                                 generate, "-d", depth, "-r", 1, "-o", "json")],
+                         capture_output=True, text=True, check=True).stdout
+    return json.loads(out)[0]["avg_ts"]
+
+
+def depth(table, runs):
+    """Prefill of 512 and decode of 64 at depth 0 and 4,000, both models, against llama-bench -fa 1."""
+    for name, model in (("SmolLM2", SMOLLM2), ("Gemma 3", GEMMA3)):
+        for what, prompt, generate in (("prefill 512", 512, 0), ("decode 64", 0, 64)):
+            for at in (0, 4000):
+                results = alternate(runs, ours=lambda: ours(model, prompt, generate, at),
+                                    peer=lambda: peer(model, prompt, generate, at))
+                a, b = spread(results["ours"]), spread(results["peer"])
+                ratio = a["median"] / b["median"]
+                table.add(f"{name} {what} at depth {at} / llama-bench", a, b, ratio, ">= 0.95", "tok/s", ratio >= 0.95)
+
+
+def restore(table, runs):
+    """Restore of 128 MiB after dropping the page cache, against plain O_DIRECT reads of the same bytes."""
+    del runs  # the program alternates by itself
+    out = subprocess.run([str(STORE_BENCH), "--restore-json"], capture_output=True, text=True, check=True).stdout
+    result = json.loads(out)
+    ratio = result["ratio"]
+    table.add("restore of 128 MiB / plain O_DIRECT read", result["restore"], result["plain"], ratio, ">= 0.6", "GB/s", ratio >= 0.6)
