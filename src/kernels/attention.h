@@ -1,13 +1,13 @@
 // Attention straight over block tables, and the writing of new KV into blocks.
 //
 // A row is one query position of one sequence. Its result depends on that row's
-// query and the KV it may see, and on nothing else: not on the other rows of the
-// call, not on the number of threads. Scores are summed tile by tile over fixed
-// partitions of the positions (AttentionShape::partition_tokens), each with a
-// running maximum, and partitions are merged in order.
+// query and the KV it may see, and on nothing else: not on the other rows of
+// the call, not on the number of threads. Scores are summed tile by tile over
+// fixed partitions of the positions (AttentionShape::partition_tokens), each
+// with a running maximum, and partitions are merged in order.
 //
-// KV is f16 in slots as base/block_geometry.h lays them out: plane 0 is K, plane
-// 1 is V, one row [token][dim] per layer and KV head.
+// KV is f16 in slots as base/block_geometry.h lays them out: plane 0 is K,
+// plane 1 is V, one row [token][dim] per layer and KV head.
 #ifndef EVERWARM_KERNELS_ATTENTION_H_
 #define EVERWARM_KERNELS_ATTENTION_H_
 
@@ -26,7 +26,8 @@ namespace everwarm::kernels {
 struct AttentionShape {
   uint32_t block_tokens = 64;
   uint32_t num_heads = 0;
-  // Divides num_heads; query head h reads KV head h / (num_heads / num_kv_heads).
+  // Divides num_heads; query head h reads KV head h / (num_heads /
+  // num_kv_heads).
   uint32_t num_kv_heads = 0;
   uint32_t k_dim = 0;  // elements of one key and one query head
   uint32_t v_dim = 0;  // elements of one value and one output head
@@ -38,7 +39,8 @@ struct AttentionShape {
   uint32_t window = 0;
 };
 
-// Tokens of one fixed partition of the positions; a multiple of every block size.
+// Tokens of one fixed partition of the positions; a multiple of every block
+// size.
 inline constexpr uint32_t kPartitionTokens = 512;
 
 struct AttentionRow {
@@ -63,8 +65,9 @@ void AppendKv(const AttentionShape& shape, const LayerOffsets& offsets,
               absl::Span<const AttentionRow> rows, const float* k,
               const float* v, uint32_t thread, uint32_t num_threads);
 
-// The work of one step for one group, split into items that threads take in turn.
-// Prepared once per step, run once per layer. Keeps its memory between steps.
+// The work of one step for one group, split into items that threads take in
+// turn. Prepared once per step, run once per layer. Keeps its memory between
+// steps.
 //
 // Threads:  Prepare() and BeginLayer() from one thread while nobody runs; Run()
 //           from all threads of the pool at once.

@@ -1,0 +1,76 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/f16.h"
+#include "kernels/numerics.h"
+
+namespace everwarm::kernels {
+namespace {
+
+// Token `pos` of one head of one plane.
+const uint16_t* TokenRow(const AttentionShape& shape, const AttentionRow& row,
+                         size_t plane, uint32_t dim, uint32_t kv_head,
+                         TokenPos pos) {
+  const std::byte* slot = row.blocks[pos / shape.block_tokens];
+  return reinterpret_cast<const uint16_t*>(slot + plane) +
+         (size_t{kv_head} * shape.block_tokens + pos % shape.block_tokens) *
+             dim;
+}
+
+double Score(const AttentionShape& shape, const float* q, const uint16_t* key) {
+  double dot = 0.0;
+  for (uint32_t i = 0; i < shape.k_dim; ++i) {
+    dot += double{q[i]} * double{F16ToF32(key[i])};
+  }
+  dot *= double{shape.scale};
+  if (shape.softcap == 0.0f) return dot;
+  return double{shape.softcap} * std::tanh(dot / double{shape.softcap});
+}
+
+void ReferenceHead(const AttentionShape& shape, const LayerOffsets& offsets,
+                   const AttentionRow& row, uint32_t kv_head, const float* q,
+                   float* out) {
+  const TokenPos first = FirstVisible(shape, row.position);
+  std::vector<double> scores;
+  double max = -std::numeric_limits<double>::infinity();
+  for (TokenPos pos = first; pos <= row.position; ++pos) {
+    scores.push_back(Score(
+        shape, q, TokenRow(shape, row, offsets.k, shape.k_dim, kv_head, pos)));
+    max = std::max(max, scores.back());
+  }
+  double sum = 0.0;
+  std::vector<double> value(shape.v_dim, 0.0);
+  for (size_t t = 0; t < scores.size(); ++t) {
+    const double weight = std::exp(scores[t] - max);
+    const uint16_t* v = TokenRow(shape, row, offsets.v, shape.v_dim, kv_head,
+                                 first + static_cast<TokenPos>(t));
+    sum += weight;
+    for (uint32_t i = 0; i < shape.v_dim; ++i) {
+      value[i] += weight * double{F16ToF32(v[i])};
+    }
+  }
+  for (uint32_t i = 0; i < shape.v_dim; ++i) {
+    out[i] = static_cast<float>(value[i] / sum);
+  }
+}
+
+}  // namespace
+
+void AttentionReference(const AttentionShape& shape,
+                        const LayerOffsets& offsets,
+                        absl::Span<const AttentionRow> rows, const float* q,
+                        float* out) {
+  const uint32_t ratio = shape.num_heads / shape.num_kv_heads;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    for (uint32_t h = 0; h < shape.num_heads; ++h) {
+      const size_t head = r * shape.num_heads + h;
+      ReferenceHead(shape, offsets, rows[r], h / ratio, q + head * shape.k_dim,
+                    out + head * shape.v_dim);
+    }
+  }
+}
+
+}  // namespace everwarm::kernels

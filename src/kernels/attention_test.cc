@@ -1,0 +1,174 @@
+// Attention against the scalar reference in double precision.
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "hwy/targets.h"
+#include "testing/attention_fixture.h"
+
+namespace everwarm::kernels {
+namespace {
+
+using everwarm::testing::Attend;
+using everwarm::testing::KvSequence;
+using everwarm::testing::RandomFloats;
+
+AttentionShape Shape(uint32_t heads, uint32_t kv_heads, uint32_t k_dim,
+                     uint32_t v_dim) {
+  AttentionShape shape;
+  shape.num_heads = heads;
+  shape.num_kv_heads = kv_heads;
+  shape.k_dim = k_dim;
+  shape.v_dim = v_dim;
+  shape.scale = 1.0f / std::sqrt(static_cast<float>(k_dim));
+  return shape;
+}
+
+std::string Name(const AttentionShape& s) {
+  return "heads " + std::to_string(s.num_heads) + "/" +
+         std::to_string(s.num_kv_heads) + " dims " + std::to_string(s.k_dim) +
+         "/" + std::to_string(s.v_dim) + " window " + std::to_string(s.window) +
+         " softcap " + std::to_string(s.softcap) + " block " +
+         std::to_string(s.block_tokens);
+}
+
+// Scores are sums of k_dim products of about unit size, scaled to unit size;
+// their rounding, about sqrt(k_dim) epsilon, is the relative error of weights.
+// Values are normal, so at most about 6; 4 is slack.
+float Tolerance(const AttentionShape& shape) {
+  const float cap = shape.softcap == 0.0f ? 0.0f : shape.softcap;
+  return 4 * std::numeric_limits<float>::epsilon() *
+         (6 * std::sqrt(static_cast<float>(shape.k_dim)) + 2 * cap + 6);
+}
+
+void ExpectLikeReference(const AttentionShape& shape, TokenPos length,
+                         uint32_t rows, uint32_t num_threads = 1) {
+  SCOPED_TRACE(Name(shape) + " length " + std::to_string(length));
+  KvSequence sequence(shape, length, length);
+  const auto some = sequence.Rows(length - std::min(rows, length), length);
+  const auto q = RandomFloats(some.size() * shape.num_heads * shape.k_dim, 7);
+  std::vector<float> expected(some.size() * shape.num_heads * shape.v_dim);
+  AttentionReference(shape, sequence.offsets(), some, q.data(),
+                     expected.data());
+  const auto got =
+      Attend(shape, sequence.offsets(), some, q.data(), num_threads);
+  float worst = 0.0f;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const float error = std::abs(got[i] - expected[i]);
+    worst = error <= worst ? worst : error;  // keeps a NaN
+  }
+  EXPECT_LE(worst, Tolerance(shape));
+}
+
+TEST(AttentionTest, AgreesOverHeadDims) {
+  for (uint32_t dim : {1, 3, 8, 24, 33, 64, 72, 80, 96, 128, 256, 512}) {
+    ExpectLikeReference(Shape(6, 2, dim, dim), 70, 3);
+    ExpectLikeReference(Shape(6, 2, dim, dim), 600, 9);
+  }
+}
+
+TEST(AttentionTest, AgreesWhereKeysAndValuesDifferInWidth) {
+  ExpectLikeReference(Shape(4, 2, 192, 128), 100, 5);
+  ExpectLikeReference(Shape(4, 2, 64, 256), 100, 5);
+  ExpectLikeReference(Shape(4, 2, 40, 9), 100, 5);
+  ExpectLikeReference(Shape(4, 2, 17, 88), 100, 5);
+}
+
+TEST(AttentionTest, AgreesOverHeadRatios) {
+  for (uint32_t ratio : {1, 2, 3, 4, 5, 7, 8, 16, 71}) {
+    ExpectLikeReference(Shape(ratio, 1, 64, 64), 200, 1);
+    ExpectLikeReference(Shape(2 * ratio, 2, 64, 64), 130, 40);
+  }
+}
+
+TEST(AttentionTest, AgreesOverLengths) {
+  const AttentionShape shape = Shape(9, 3, 64, 64);
+  for (TokenPos length :
+       {1u,  2u,  3u,  4u,  5u,  7u,   8u,   9u,   15u,  16u,   17u,
+        31u, 33u, 63u, 64u, 65u, 127u, 511u, 512u, 513u, 1025u, 1600u}) {
+    ExpectLikeReference(shape, length, 1);
+    ExpectLikeReference(shape, length, 80);
+  }
+}
+
+TEST(AttentionTest, AgreesOverBlockSizes) {
+  for (uint32_t block : {16, 32, 64, 128, 256}) {
+    AttentionShape shape = Shape(4, 2, 64, 64);
+    shape.block_tokens = block;
+    ExpectLikeReference(shape, 1, 1);
+    ExpectLikeReference(shape, 300, 70);
+    ExpectLikeReference(shape, 777, 1);
+  }
+}
+
+TEST(AttentionTest, AgreesOverWindows) {
+  for (uint32_t window : {1, 2, 15, 16, 17, 63, 64, 65, 100, 511, 512, 513}) {
+    AttentionShape shape = Shape(4, 1, 64, 64);
+    shape.window = window;
+    shape.block_tokens = 16;
+    ExpectLikeReference(shape, 90, 90);
+    ExpectLikeReference(shape, 1100, 1);
+    ExpectLikeReference(shape, 1100, 150);
+  }
+}
+
+TEST(AttentionTest, AgreesWithSoftcap) {
+  for (float softcap : {0.5f, 5.0f, 50.0f}) {
+    AttentionShape shape = Shape(4, 2, 128, 128);
+    shape.softcap = softcap;
+    ExpectLikeReference(shape, 600, 5);
+    shape.window = 40;
+    ExpectLikeReference(shape, 600, 50);
+  }
+}
+
+TEST(AttentionTest, AgreesOnSeveralThreads) {
+  for (uint32_t threads : {2, 3, 5}) {
+    ExpectLikeReference(Shape(9, 3, 64, 64), 1700, 1, threads);
+    ExpectLikeReference(Shape(9, 3, 64, 64), 700, 100, threads);
+  }
+}
+
+TEST(AttentionTest, AgreesOnEveryInstructionSet) {
+  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    SCOPED_TRACE(KernelTarget());
+    EXPECT_STREQ(KernelTarget(), hwy::TargetName(target));
+    ExpectLikeReference(Shape(9, 3, 64, 64), 600, 30);
+    ExpectLikeReference(Shape(4, 2, 83, 41), 130, 5);
+    AttentionShape shape = Shape(4, 1, 128, 128);
+    shape.softcap = 20.0f;
+    shape.window = 50;
+    ExpectLikeReference(shape, 200, 64);
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+TEST(AttentionTest, PeakedScoresDoNotOverflow) {
+  AttentionShape shape = Shape(2, 1, 64, 64);
+  shape.scale = 40.0f;  // scores of some hundred: nearly a hard maximum
+  KvSequence sequence(shape, 900, 3);
+  const auto rows = sequence.Rows(890, 900);
+  const auto q = RandomFloats(rows.size() * 2 * 64, 5);
+  std::vector<float> expected(rows.size() * 2 * 64);
+  AttentionReference(shape, sequence.offsets(), rows, q.data(),
+                     expected.data());
+  const auto got = Attend(shape, sequence.offsets(), rows, q.data());
+  for (size_t i = 0; i < got.size(); ++i) {
+    // Scores of 1000 are rounded to about 1e-4.
+    EXPECT_NEAR(got[i], expected[i], 5e-3f);
+  }
+}
+
+TEST(AttentionTest, AnEmptyCallDoesNothing) {
+  const AttentionShape shape = Shape(2, 1, 64, 64);
+  EXPECT_TRUE(Attend(shape, {}, {}, nullptr, 2).empty());
+}
+
+}  // namespace
+}  // namespace everwarm::kernels
