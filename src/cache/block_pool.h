@@ -33,8 +33,9 @@ class Block {
  public:
   std::byte* data() const { return data_; }
   GroupIndex group() const { return group_; }
-  // Tokens that have been written, from the start of the span. The tail grows
-  // behind it in place; whoever finds more than it wrote itself copies first.
+  // Tokens that have been written, or claimed by the one who is about to write
+  // them, from the start of the span. The tail grows behind it in place;
+  // whoever finds more than it wrote itself copies first.
   uint32_t filled() const { return filled_; }
   void set_filled(uint32_t tokens) { filled_ = tokens; }
 

@@ -1,0 +1,286 @@
+#include "cache/kv_cache.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <variant>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "cache/adoption.h"
+#include "cache/flush_tracker.h"
+#include "cache/loads.h"
+#include "cache/parts.h"
+#include "cache/publication.h"
+#include "cache/retention.h"
+#include "cache/sequence_state.h"
+#include "cache/stores.h"
+#include "cache/taking.h"
+#include "cache/tier_copies.h"
+#include "cache/token_tree.h"
+
+namespace everwarm::cache {
+namespace {
+
+// The whole tree is walked for the longest durable prefix, so stats() does not
+// do it more often than this; flush reports are always exact.
+constexpr std::chrono::seconds kLongestPrefixAge{1};
+
+absl::Status ValidateGroup(const LayerGroup& group, uint32_t block_tokens) {
+  if (group.kind == GroupKind::kRecurrent) {
+    return absl::OkStatus();
+  }
+  if (group.geometry.block_tokens() != block_tokens ||
+      group.geometry.token_bytes() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group ", group.name, ": its blocks have ",
+                     group.geometry.block_tokens(), " tokens of ",
+                     group.geometry.token_bytes(), " bytes, the layout's have ",
+                     block_tokens, " tokens"));
+  }
+  if (group.kind == GroupKind::kWindow && group.window == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group ", group.name, ": a window of 0 tokens"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Sequence::Sequence(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Sequence::~Sequence() = default;
+
+bool Sequence::ready() const { return state_->sequence.waiting == nullptr; }
+TokenPos Sequence::length() const {
+  return static_cast<TokenPos>(state_->sequence.tokens.size());
+}
+absl::Span<const TokenId> Sequence::tokens() const {
+  return state_->sequence.tokens;
+}
+const Reuse& Sequence::reuse() const { return state_->sequence.reuse; }
+absl::Span<std::byte* const> Sequence::blocks(GroupIndex group) const {
+  return state_->sequence.tables[group].slots();
+}
+
+absl::Status KvCache::Config::Validate() const {
+  const uint32_t tokens = layout.block_tokens;
+  if (tokens < 16 || tokens > 256 || (tokens & (tokens - 1)) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "block_tokens is ", tokens, ", not a power of two from 16 to 256"));
+  }
+  if (layout.groups.empty()) {
+    return absl::InvalidArgumentError("a layout without layer groups");
+  }
+  for (const LayerGroup& group : layout.groups) {
+    EW_RETURN_IF_ERROR(ValidateGroup(group, tokens));
+  }
+  if (ram_hard_cap_bytes < ram_target_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the hard cap of ", ram_hard_cap_bytes,
+                     " bytes is below the target of ", ram_target_bytes));
+  }
+  if (store_retry.count() < 0) {
+    return absl::InvalidArgumentError("store_retry is negative");
+  }
+  return absl::OkStatus();
+}
+
+struct KvCache::Impl final : SequenceOwner {
+  Impl(Config c, Parts p)
+      : config(std::move(c)),
+        parts(std::move(p)),
+        tree(parts.layout.block_tokens, parts.layout.groups.size()),
+        copies(parts, tree),
+        flushes(tree),
+        stores(parts, {config.store_retry}, tree, copies, flushes),
+        retention(parts, {config.ram_target_bytes, config.ram_hard_cap_bytes},
+                  tree, stores, flushes),
+        loads(parts, tree),
+        taking(parts, tree, copies, loads, retention),
+        adoption(parts, tree, copies) {}
+
+  ~Impl() override {
+    for (SequenceState* sequence : open) {
+      taking.Abandon(*sequence);
+      sequence->owner = nullptr;
+    }
+  }
+
+  void Closed(SequenceState& sequence) override {
+    taking.Abandon(sequence);
+    open.erase(&sequence);
+    retention.NoteChange();
+  }
+
+  void Handle(StoredEvent& event) {
+    if (stores.OnStored(event.key) != nullptr) {
+      adoption.OnDurable(event.key);
+      retention.NoteChange();
+    }
+  }
+  void Handle(StoreFailedEvent& event) {
+    stores.OnFailed(event.key, event.status);
+    retention.NoteChange();
+  }
+  void Handle(LoadedEvent& event) { taking.OnLoaded(event.key, event.block); }
+  void Handle(LoadFailedEvent& event) {
+    taking.OnLoadFailed(event.key, event.status);
+  }
+  void Handle(DroppedEvent& event) {
+    // A RAM copy stays and is not written again: the tier had a reason.
+    if (Residency* const residency = copies.Drop(event.key);
+        residency != nullptr) {
+      tree.Prune(residency->node);
+      retention.NoteChange();
+    }
+  }
+
+  TokenPos LongestPrefix() {
+    if (longest_version != copies.version()) {
+      longest_version = copies.version();
+      longest = LongestDurablePrefix(tree, parts.layout);
+      longest_at = parts.clock->Now();
+    }
+    return longest;
+  }
+
+  FlushReport Report(uint64_t ticket) {
+    FlushReport report = flushes.Report(ticket, *parts.pool);
+    report.no_tier = !parts.tier_enabled;
+    report.durable = !report.no_tier && report.pending == 0 &&
+                     report.failed == 0 && report.dropped == 0 &&
+                     report.missing == 0;
+    report.entries = copies.size();
+    report.longest_durable_prefix = LongestPrefix();
+    return report;
+  }
+
+  const Config config;
+  const Parts parts;
+  TokenTree tree;
+  TierCopies copies;
+  FlushTracker flushes;
+  Stores stores;
+  Retention retention;
+  Loads loads;
+  Taking taking;
+  Adoption adoption;
+  absl::flat_hash_set<SequenceState*> open;
+  uint64_t tail_copies = 0;
+  TokenPos longest = 0;
+  uint64_t longest_version = 0;
+  Clock::Monotonic longest_at{};
+};
+
+KvCache::KvCache(Config config, BlockPool* pool, Tier* tier, const Clock* clock,
+                 Logger logger) {
+  Parts parts{config.layout,        pool, tier, clock, std::move(logger),
+              tier->stats().enabled};
+  impl_ = std::make_unique<Impl>(std::move(config), std::move(parts));
+}
+
+KvCache::~KvCache() = default;
+
+void KvCache::Adopt(std::vector<TierEntry> entries) {
+  impl_->adoption.Adopt(std::move(entries));
+}
+
+std::unique_ptr<Sequence> KvCache::Take(absl::Span<const TokenId> prompt,
+                                        std::string_view name_space) {
+  auto state =
+      std::make_unique<Sequence::State>(impl_->parts.layout, impl_.get());
+  SequenceState& sequence = state->sequence;
+  impl_->open.insert(&sequence);
+  sequence.root = RootId(impl_->config.fingerprint, name_space);
+  impl_->taking.Begin(sequence, prompt);
+  return std::unique_ptr<Sequence>(new Sequence(std::move(state)));
+}
+
+absl::Status KvCache::Reserve(Sequence& handle, TokenPos count) {
+  SequenceState& sequence = handle.state_->sequence;
+  const std::vector<SequenceState::Need> needs = sequence.Needs(count);
+  size_t bytes = 0;
+  uint64_t copied = 0;
+  for (const SequenceState::Need& need : needs) {
+    bytes += impl_->parts.pool->geometry(need.group).slot_bytes();
+    copied += need.copy_tokens > 0 ? 1 : 0;
+  }
+  impl_->retention.MakeRoom(bytes);
+  std::vector<BlockRef> slots;
+  slots.reserve(needs.size());
+  for (const SequenceState::Need& need : needs) {
+    EW_ASSIGN_OR_RETURN(BlockRef slot, impl_->parts.pool->Allocate(need.group));
+    slots.push_back(std::move(slot));
+  }
+  sequence.Apply(needs, std::move(slots), count, *impl_->parts.pool);
+  impl_->tail_copies += copied;
+  return absl::OkStatus();
+}
+
+void KvCache::Append(Sequence& handle, absl::Span<const TokenId> tokens) {
+  handle.state_->sequence.Append(tokens);
+}
+
+void KvCache::Publish(Sequence& handle) {
+  PublishSequence(handle.state_->sequence, impl_->tree, impl_->retention,
+                  impl_->stores);
+  impl_->stores.Pump();
+}
+
+void KvCache::Poll() {
+  for (TierEvent& event : impl_->parts.tier->TakeEvents()) {
+    std::visit([this](auto& what) { impl_->Handle(what); }, event);
+  }
+  impl_->stores.QueueDue();
+  impl_->stores.Pump();
+  impl_->retention.MakeRoom(0);
+}
+
+uint64_t KvCache::BeginFlush() {
+  const uint64_t ticket = impl_->flushes.Begin();
+  impl_->stores.QueueAll(ticket);
+  impl_->stores.Pump();
+  return ticket;
+}
+
+std::optional<FlushReport> KvCache::FlushOutcome(uint64_t ticket) {
+  if (!impl_->flushes.known(ticket) || !impl_->flushes.settled(ticket)) {
+    return std::nullopt;
+  }
+  FlushReport report = impl_->Report(ticket);
+  impl_->flushes.Forget(ticket);
+  return report;
+}
+
+FlushReport KvCache::FlushNow(uint64_t ticket) { return impl_->Report(ticket); }
+
+void KvCache::DemoteAll() { impl_->retention.DemoteAll(); }
+
+CacheStats KvCache::stats() const {
+  Impl& impl = *impl_;
+  if (impl.parts.clock->Now() - impl.longest_at >= kLongestPrefixAge) {
+    impl.LongestPrefix();
+  }
+  CacheStats stats;
+  stats.ram_used_bytes = impl.parts.pool->used_bytes();
+  stats.ram_mapped_bytes = impl.parts.pool->mapped_bytes();
+  stats.ram_target_bytes = impl.config.ram_target_bytes;
+  stats.ram_hard_cap_bytes = impl.config.ram_hard_cap_bytes;
+  stats.nodes = impl.tree.num_nodes();
+  stats.cached_blocks_in_ram = impl.retention.size();
+  stats.dirty_blocks = impl.stores.size();
+  const Taking::Counters& taken = impl.taking.counters();
+  stats.takes = taken.takes;
+  stats.hits = taken.hits;
+  stats.tokens_asked = taken.tokens_asked;
+  stats.tokens_from_ram = taken.tokens_from_ram;
+  stats.tokens_from_tier = taken.tokens_from_tier;
+  stats.demoted_blocks = impl.retention.counters().demoted;
+  stats.lost_blocks = impl.retention.counters().lost;
+  stats.tail_copies = impl.tail_copies;
+  stats.longest_durable_prefix = impl.longest;
+  return stats;
+}
+
+}  // namespace everwarm::cache

@@ -1,0 +1,56 @@
+#include "cache/loads.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status_macros.h"
+
+namespace everwarm::cache {
+
+absl::StatusOr<Load*> Loads::Join(Residency& residency, uint32_t tokens,
+                                  Load::Waiter waiter) {
+  const uint32_t length = residency.loading_tokens >= tokens
+                              ? residency.loading_tokens
+                              : residency.tier_tokens;
+  BlockIdentity identity =
+      tree_.Identity(residency.node, residency.group, length);
+  std::unique_ptr<Load>& load = loads_[identity.key];
+  if (load == nullptr) {
+    absl::StatusOr<BlockRef> slot = parts_.pool->Allocate(residency.group);
+    if (!slot.ok()) {
+      loads_.erase(identity.key);
+      return slot.status();
+    }
+    load = std::make_unique<Load>();
+    load->residency = &residency;
+    load->tokens = length;
+    ++residency.loads;
+    residency.loading_tokens = std::max(residency.loading_tokens, length);
+    parts_.tier->Load({std::move(identity), *std::move(slot)});
+  }
+  load->waiters.push_back(waiter);
+  return load.get();
+}
+
+void Loads::Leave(Load& load, const SequenceState& sequence) {
+  std::erase_if(load.waiters, [&](const Load::Waiter& waiter) {
+    return waiter.sequence == &sequence;
+  });
+}
+
+std::unique_ptr<Load> Loads::End(const BlockKey& key) {
+  const auto found = loads_.find(key);
+  if (found == loads_.end()) {
+    return nullptr;
+  }
+  std::unique_ptr<Load> load = std::move(found->second);
+  loads_.erase(found);
+  Residency& residency = *load->residency;
+  --residency.loads;
+  if (residency.loads == 0 || residency.loading_tokens == load->tokens) {
+    residency.loading_tokens = 0;
+  }
+  return load;
+}
+
+}  // namespace everwarm::cache

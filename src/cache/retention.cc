@@ -1,0 +1,89 @@
+#include "cache/retention.h"
+
+#include <chrono>
+#include <utility>
+
+namespace everwarm::cache {
+namespace {
+
+// A search that found nothing is repeated after this, in case shares were given
+// back by somebody who does not say so (a writer).
+constexpr std::chrono::milliseconds kSearchAgain{20};
+
+}  // namespace
+
+void Retention::Attach(Residency& residency, BlockRef block, uint32_t tokens) {
+  if (residency.ram) {
+    Touch(residency);
+  } else {
+    order_.push_back(&residency);
+    residency.ram_place = std::prev(order_.end());
+  }
+  residency.ram = std::move(block);
+  residency.ram_tokens = tokens;
+  flushes_.OnPresent(residency, tokens);
+  changed_ = true;
+}
+
+void Retention::Touch(Residency& residency) {
+  if (residency.ram) {
+    order_.splice(order_.end(), order_, residency.ram_place);
+  }
+}
+
+void Retention::MakeRoom(size_t incoming_bytes) {
+  if (parts_.pool->used_bytes() + incoming_bytes <= options_.target_bytes) {
+    return;
+  }
+  const Clock::Monotonic now = parts_.clock->Now();
+  if (!changed_ && now - searched_at_ < kSearchAgain) {
+    return;
+  }
+  changed_ = false;
+  searched_at_ = now;
+  DropUntil(options_.target_bytes, incoming_bytes, Drop::kDurable);
+  DropUntil(options_.hard_cap_bytes, incoming_bytes, Drop::kAny);
+}
+
+void Retention::DemoteAll() { DropUntil(0, 1, Drop::kDurable); }
+
+void Retention::DropUntil(uint64_t limit, size_t incoming_bytes, Drop what) {
+  for (auto it = order_.begin(); it != order_.end();) {
+    if (parts_.pool->used_bytes() + incoming_bytes <= limit) {
+      return;
+    }
+    Residency& residency = **it++;
+    if (MayDrop(residency, what)) {
+      DropCopy(residency);
+      changed_ = true;
+    }
+  }
+}
+
+bool Retention::MayDrop(const Residency& residency, Drop what) const {
+  if (!residency.ram.unique() || residency.store == StoreState::kRunning) {
+    return false;
+  }
+  // What waits for nothing and is not durable either was durable once and is
+  // beyond the tier's cap now, or there is no tier.
+  return what == Drop::kAny || residency.durable() ||
+         residency.store == StoreState::kNone;
+}
+
+void Retention::DropCopy(Residency& residency) {
+  if (residency.durable()) {
+    ++counters_.demoted;
+  } else {
+    ++counters_.lost;
+    if (residency.store != StoreState::kNone) {
+      flushes_.OnLost(residency);
+    }
+  }
+  stores_.Forget(residency);
+  order_.erase(residency.ram_place);
+  residency.ram = BlockRef();
+  residency.ram_tokens = 0;
+  tree_.Prune(residency.node);
+}
+
+}  // namespace everwarm::cache

@@ -1,0 +1,133 @@
+#include "cache/stores.h"
+
+#include <utility>
+
+namespace everwarm::cache {
+
+ResidencyList& Stores::list(StoreState state) {
+  switch (state) {
+    case StoreState::kRunning:
+      return running_;
+    case StoreState::kWaiting:
+      return waiting_;
+    case StoreState::kQueued:
+    case StoreState::kNone:
+      break;
+  }
+  return queued_;
+}
+
+void Stores::Move(Residency& residency, StoreState to) {
+  ResidencyList place;
+  if (residency.store == StoreState::kNone) {
+    place.push_back(&residency);
+  } else {
+    place.splice(place.end(), list(residency.store), residency.store_place);
+  }
+  residency.store = to;
+  if (to != StoreState::kNone) {
+    residency.store_place = place.begin();
+    list(to).splice(list(to).end(), place);
+  }
+}
+
+void Stores::MarkDirty(Residency& residency) {
+  if (parts_.tier_enabled && residency.ram && !residency.durable() &&
+      residency.store == StoreState::kNone) {
+    Move(residency, StoreState::kQueued);
+  }
+}
+
+void Stores::Forget(Residency& residency) {
+  if (residency.store != StoreState::kNone) {
+    Move(residency, StoreState::kNone);
+  }
+}
+
+void Stores::Pump() {
+  while (!queued_.empty()) {
+    Residency& residency = *queued_.front();
+    if (residency.durable()) {
+      // A start-up scan found it meanwhile.
+      Move(residency, StoreState::kNone);
+      flushes_.OnStored(residency);
+      continue;
+    }
+    StoreRequest request{
+        tree_.Identity(residency.node, residency.group, residency.ram_tokens),
+        residency.ram};
+    const BlockKey key = request.identity.key;
+    const absl::Status status = parts_.tier->Store(std::move(request));
+    if (absl::IsResourceExhausted(status)) {
+      return;
+    }
+    flushes_.OnAttempt(residency);
+    if (!status.ok()) {
+      Fail(residency, status);
+      continue;
+    }
+    residency.storing_tokens = residency.ram_tokens;
+    running_by_key_[key] = &residency;
+    Move(residency, StoreState::kRunning);
+  }
+}
+
+void Stores::QueueDue() {
+  const Clock::Monotonic now = parts_.clock->Now();
+  while (!waiting_.empty() && waiting_.front()->retry_at <= now) {
+    Move(*waiting_.front(), StoreState::kQueued);
+  }
+}
+
+void Stores::QueueAll(uint64_t ticket) {
+  while (!waiting_.empty()) {
+    Move(*waiting_.front(), StoreState::kQueued);
+  }
+  for (Residency* residency : running_) {
+    flushes_.Await(ticket, *residency);
+  }
+  for (Residency* residency : queued_) {
+    flushes_.Await(ticket, *residency);
+  }
+}
+
+Residency* Stores::OnStored(const BlockKey& key) {
+  const auto found = running_by_key_.find(key);
+  if (found == running_by_key_.end()) {
+    return nullptr;
+  }
+  Residency& residency = *found->second;
+  running_by_key_.erase(found);
+  Move(residency, StoreState::kNone);
+  copies_.Add(residency, std::exchange(residency.storing_tokens, 0));
+  flushes_.OnStored(residency);
+  MarkDirty(residency);
+  return &residency;
+}
+
+void Stores::OnFailed(const BlockKey& key, const absl::Status& status) {
+  const auto found = running_by_key_.find(key);
+  if (found == running_by_key_.end()) {
+    return;
+  }
+  Residency& residency = *found->second;
+  running_by_key_.erase(found);
+  residency.storing_tokens = 0;
+  Fail(residency, status);
+}
+
+void Stores::Fail(Residency& residency, const absl::Status& status) {
+  // A full disk fails every write: the first of a row is logged, and then each
+  // time the count doubles.
+  ++failures_;
+  if ((failures_ & (failures_ - 1)) == 0) {
+    parts_.logger->warn(
+        "a block of group {} at position {} was not stored ({} so far): {}",
+        residency.group, residency.node->start, failures_, status.ToString());
+  }
+  residency.retry_at = parts_.clock->Now() + options_.retry;
+  const bool again = flushes_.OnFailed(residency);
+  Move(residency, again ? StoreState::kQueued : StoreState::kWaiting);
+}
+
+}  // namespace everwarm::cache

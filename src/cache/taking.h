@@ -1,0 +1,112 @@
+// How a sequence gets what is known of its prompt.
+//
+// A plan is made over all that is in RAM, on the tier or on its way: the resume
+// point, and the blocks needed for it. RAM blocks are lent at once. Each read
+// that fails takes its block out of the picture, and the plan is made again.
+//
+// Threads: the engine thread.
+#ifndef EVERWARM_CACHE_TAKING_H_
+#define EVERWARM_CACHE_TAKING_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "cache/loads.h"
+#include "cache/parts.h"
+#include "cache/resume.h"
+#include "cache/retention.h"
+#include "cache/sequence_state.h"
+#include "cache/tier_copies.h"
+#include "cache/token_tree.h"
+
+namespace everwarm::cache {
+
+// A sequence whose blocks are on their way.
+struct Waiting {
+  struct Span {
+    // Pinned.
+    Node* node = nullptr;
+    // How many of its tokens belong to the prompt.
+    uint32_t matched = 0;
+    bool from_tier = false;
+    // Per group: of the block in the sequence's table, the tokens that are
+    // good.
+    std::vector<uint32_t> held;
+  };
+  std::vector<TokenId> prompt;
+  std::vector<Span> spans;
+  // Of the plan; only ever gets shorter.
+  TokenPos resume_point = 0;
+  // The reads that the plan waits for.
+  std::vector<Load*> loads;
+  // Not to be read: there was no slot.
+  absl::flat_hash_set<const Residency*> unreadable;
+};
+
+class Taking {
+ public:
+  struct Counters {
+    uint64_t takes = 0;
+    uint64_t hits = 0;
+    uint64_t tokens_asked = 0;
+    uint64_t tokens_from_ram = 0;
+    uint64_t tokens_from_tier = 0;
+  };
+  Taking(const Parts& parts, TokenTree& tree, TierCopies& copies, Loads& loads,
+         Retention& retention)
+      : parts_(parts),
+        tree_(tree),
+        copies_(copies),
+        loads_(loads),
+        retention_(retention) {}
+  Taking(const Taking&) = delete;
+  Taking& operator=(const Taking&) = delete;
+
+  // `sequence` is new and has its root.
+  void Begin(SequenceState& sequence, absl::Span<const TokenId> prompt);
+  // It ends, ready or not; nothing waits for it any more.
+  void Abandon(SequenceState& sequence);
+
+  void OnLoaded(const BlockKey& key, const BlockRef& block);
+  void OnLoadFailed(const BlockKey& key, const absl::Status& status);
+
+  const Counters& counters() const { return counters_; }
+
+ private:
+  void Walk(Waiting& waiting, const NodeId& root, TokenPos* matched);
+  Waiting::Span BestPartial(const Node* parent,
+                            absl::Span<const TokenId> rest) const;
+  // Tokens of the span's block that are there or can be.
+  uint32_t Covered(const Waiting& waiting, const Waiting::Span& span,
+                   GroupIndex group) const;
+  TokenPos ResumePoint(const Waiting& waiting, TokenPos limit) const;
+
+  // Makes the plan and acts on it; the sequence may be ready afterwards.
+  void Plan(SequenceState& sequence, TokenPos limit);
+  // Lends what RAM has, gives back what is not needed, lists what is to be
+  // read.
+  std::vector<Load::Waiter> Lend(SequenceState& sequence,
+                                 std::vector<Residency*>* to_read);
+  // False when a block turned out not to be readable.
+  bool Read(SequenceState& sequence);
+  void LeaveLoads(SequenceState& sequence);
+  void Finish(SequenceState& sequence);
+  void TouchPath(const SequenceState& sequence);
+  void UnpinPath(Waiting& waiting);
+
+  const Parts& parts_;
+  TokenTree& tree_;
+  TierCopies& copies_;
+  Loads& loads_;
+  Retention& retention_;
+  const NoStates states_;
+  Counters counters_;
+};
+
+}  // namespace everwarm::cache
+
+#endif  // EVERWARM_CACHE_TAKING_H_

@@ -1,0 +1,77 @@
+#include "cache/tier_copies.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "cache/resume.h"
+
+namespace everwarm::cache {
+
+void TierCopies::Add(Residency& residency, uint32_t tokens) {
+  Node* const node = residency.node;
+  const uint32_t before = residency.tier_tokens;
+  if (tokens == before) {
+    return;
+  }
+  const BlockKey key = tree_.Key(node, residency.group, tokens);
+  if (tokens < before) {
+    parts_.tier->Remove(key);
+    return;
+  }
+  ++version_;
+  copies_[key] = &residency;
+  residency.tier_tokens = tokens;
+  if (before > 0) {
+    const BlockKey shorter = tree_.Key(node, residency.group, before);
+    copies_.erase(shorter);
+    parts_.tier->Remove(shorter);
+  }
+}
+
+Residency* TierCopies::Drop(const BlockKey& key) {
+  const auto found = copies_.find(key);
+  if (found == copies_.end()) {
+    return nullptr;
+  }
+  ++version_;
+  Residency* const residency = found->second;
+  residency->tier_tokens = 0;
+  copies_.erase(found);
+  return residency;
+}
+
+Residency* TierCopies::Find(const BlockKey& key) const {
+  const auto found = copies_.find(key);
+  return found == copies_.end() ? nullptr : found->second;
+}
+
+TokenPos LongestDurablePrefix(const TokenTree& tree,
+                              const CacheLayout& layout) {
+  const NoStates states;
+  TokenPos longest = 0;
+  // Depth first, without recursion: conversations are thousands of nodes long.
+  std::vector<std::pair<Node*, ResumeScan>> open;
+  for (Node* root : tree.Roots()) {
+    open.emplace_back(root, ResumeScan(layout, states));
+  }
+  std::vector<uint32_t> covered(layout.groups.size());
+  while (!open.empty()) {
+    const auto [node, before] = open.back();
+    open.pop_back();
+    for (Node* child : tree.Children(node)) {
+      ResumeScan scan = before;
+      for (const Residency& residency : child->groups) {
+        covered[residency.group] = residency.tier_tokens;
+      }
+      scan.Add(static_cast<uint32_t>(child->tokens.size()), covered);
+      longest = std::max(longest, scan.resume_point());
+      if (child->children > 0) {
+        open.emplace_back(child, scan);
+      }
+    }
+  }
+  return longest;
+}
+
+}  // namespace everwarm::cache

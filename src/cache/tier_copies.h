@@ -1,0 +1,54 @@
+// Which blocks are durable: the tree's side of what the tier has.
+//
+// Each node and group has one durable copy at most. When a longer one comes,
+// the shorter is removed from the tier: after the longer is durable, never
+// before.
+//
+// Threads: the engine thread.
+#ifndef EVERWARM_CACHE_TIER_COPIES_H_
+#define EVERWARM_CACHE_TIER_COPIES_H_
+
+#include <cstdint>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/ids.h"
+#include "cache/parts.h"
+#include "cache/token_tree.h"
+
+namespace everwarm::cache {
+
+class TierCopies {
+ public:
+  TierCopies(const Parts& parts, TokenTree& tree)
+      : parts_(parts), tree_(tree) {}
+  TierCopies(const TierCopies&) = delete;
+  TierCopies& operator=(const TierCopies&) = delete;
+
+  // The first `tokens` tokens of the residency's node are durable.
+  void Add(Residency& residency, uint32_t tokens);
+
+  // The tier no longer has it. Null when nobody here knew of it. The node may
+  // be left with nothing: whoever is done with it prunes.
+  Residency* Drop(const BlockKey& key);
+
+  // Null when not durable.
+  Residency* Find(const BlockKey& key) const;
+
+  size_t size() const { return copies_.size(); }
+
+  // Changes whenever a copy comes or goes.
+  uint64_t version() const { return version_; }
+
+ private:
+  const Parts& parts_;
+  TokenTree& tree_;
+  absl::flat_hash_map<BlockKey, Residency*> copies_;
+  uint64_t version_ = 0;
+};
+
+// The greatest resume point over all paths when only durable copies count.
+TokenPos LongestDurablePrefix(const TokenTree& tree, const CacheLayout& layout);
+
+}  // namespace everwarm::cache
+
+#endif  // EVERWARM_CACHE_TIER_COPIES_H_
