@@ -94,6 +94,8 @@ class Reply {
 };
 
 struct EngineStats {
+  // Of all layers and groups.
+  uint64_t kv_bytes_per_token = 0;
   cache::CacheStats cache;
   cache::TierStats tier;
   uint64_t requests = 0;
@@ -134,6 +136,10 @@ class Engine {
   virtual FlushOutcome Flush(std::chrono::milliseconds timeout) = 0;
 
   virtual EngineStats stats() const = 0;
+
+  // Cuts all running and waiting replies short, within a step, and those to
+  // come. For a stop that is in a hurry.
+  virtual void CancelAll() = 0;
 
   // Refuses new requests, lets running and waiting ones finish until the
   // deadline, then cancels them, publishes and flushes. Idempotent.

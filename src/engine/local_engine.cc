@@ -67,6 +67,9 @@ LocalEngine::LocalEngine(const Config& config, Parts parts)
       block_tokens_(parts_.model->groups()[0].geometry.block_tokens()),
       publish_as_it_fills_(ResumesAnywhere(*parts_.model)) {
   parts_.tier->SetWakeUp([wake_up = wake_up_] { wake_up->Notify(); });
+  for (const models::ModelGroup& group : parts_.model->groups()) {
+    counts_.kv_bytes_per_token += group.geometry.token_bytes();
+  }
   PublishStats();
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "engine");
@@ -166,6 +169,11 @@ EngineStats LocalEngine::stats() const {
   return stats;
 }
 
+void LocalEngine::CancelAll() {
+  cancel_all_.store(true);
+  wake_up_->Notify();
+}
+
 FlushOutcome LocalEngine::Stop(milliseconds deadline) {
   MutexLock stop_lock(stop_mutex_);
   if (stopped_.has_value()) {
@@ -182,8 +190,7 @@ FlushOutcome LocalEngine::Stop(milliseconds deadline) {
       }
       finished_.WaitFor(mutex_, left);
     }
-    cancel_all_.store(true);
-    wake_up_->Notify();
+    CancelAll();
     // A cancelled reply ends within one step.
     while (unfinished_ > 0) {
       finished_.WaitFor(mutex_, milliseconds(100));

@@ -77,6 +77,7 @@ class LocalEngine final : public Engine {
   absl::StatusOr<std::unique_ptr<Reply>> Submit(Request request) override;
   FlushOutcome Flush(std::chrono::milliseconds timeout) override;
   EngineStats stats() const override;
+  void CancelAll() override;
   FlushOutcome Stop(std::chrono::milliseconds deadline) override;
 
  private:
