@@ -1,0 +1,466 @@
+#include "store/block_writer.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "store/block_file.h"
+
+namespace everwarm::store {
+namespace {
+
+constexpr char kTempPrefix[] = "tmp-";
+
+// Beyond a file's own bytes: what the file system may add to it and to the
+// directory (an extent block, a directory block).
+constexpr uint64_t kMetadataBytes = 8192;
+
+}  // namespace
+
+bool IsTempName(std::string_view name) {
+  return name.substr(0, sizeof(kTempPrefix) - 1) == kTempPrefix;
+}
+
+BlockWriter::BlockWriter(std::shared_ptr<StoreState> state)
+    : state_(std::move(state)),
+      budget_(state_.get()),
+      header_page_(kHeaderBytes) {}
+
+absl::Status BlockWriter::Enqueue(cache::StoreRequest request) {
+  const StoreOptions& options = state_->options;
+  const BlockKey key = request.identity.key;
+  if (key.group >= options.groups.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no layer group ", key.group));
+  }
+  const uint64_t tokens = request.identity.tokens.size();
+  const uint64_t bytes =
+      kHeaderBytes + AlignUp(options.groups[key.group].geometry.PayloadBytes(
+                                 static_cast<uint32_t>(tokens)),
+                             kSlotAlignment);
+  bool schedule = false;
+  {
+    MutexLock lock(state_->mutex);
+    if (state_->closing) {
+      return absl::UnavailableError("the store is closing");
+    }
+    // What is durable is not written again.
+    if (const IndexEntry* entry = state_->index.Find({kOwnDir, key})) {
+      state_->AddEvents({cache::StoredEvent{key, entry->bytes}});
+    } else {
+      const bool empty = queue_.empty();
+      if (queue_.size() >= options.max_queued_stores ||
+          (!empty &&
+           bytes > options.max_queued_bytes -
+                       std::min(queued_bytes_, options.max_queued_bytes))) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("write queue is full: ", queue_.size(), " blocks, ",
+                         queued_bytes_, " bytes"));
+      }
+      auto store = std::make_shared<PendingStore>();
+      store->request = std::move(request);
+      store->bytes = bytes;
+      queued_bytes_ += bytes;
+      queue_.push_back(std::move(store));
+      ScheduleLocked(schedule);
+    }
+  }
+  if (schedule) {
+    Schedule();
+  } else {
+    state_->WakeUp();
+  }
+  return absl::OkStatus();
+}
+
+void BlockWriter::Cancel(const BlockKey& key) {
+  // Shares of blocks are dropped after the lock.
+  std::vector<std::shared_ptr<PendingStore>> dropped;
+  MutexLock lock(state_->mutex);
+  for (auto it = queue_.begin(); it != queue_.end();) {
+    if ((*it)->request.identity.key == key) {
+      queued_bytes_ -= (*it)->bytes;
+      dropped.push_back(std::move(*it));
+      it = queue_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  for (const std::shared_ptr<PendingStore>& store : running_) {
+    if (store->request.identity.key == key) {
+      store->cancelled = true;
+    }
+  }
+}
+
+void BlockWriter::QueueRemoval(const FileId& id, uint64_t bytes,
+                               absl::Status why) {
+  bool schedule = false;
+  {
+    MutexLock lock(state_->mutex);
+    removals_.push_back({id, bytes, std::move(why)});
+    ScheduleLocked(schedule);
+  }
+  if (schedule) {
+    Schedule();
+  }
+}
+
+void BlockWriter::QueueTouch(const FileId& id, Clock::Wall time) {
+  bool schedule = false;
+  {
+    MutexLock lock(state_->mutex);
+    touches_.push_back({id, time});
+    ScheduleLocked(schedule);
+  }
+  if (schedule) {
+    Schedule();
+  }
+}
+
+void BlockWriter::Clear() {
+  std::deque<std::shared_ptr<PendingStore>> dropped;
+  MutexLock lock(state_->mutex);
+  dropped.swap(queue_);
+  removals_.clear();
+  touches_.clear();
+  queued_bytes_ = 0;
+}
+
+void BlockWriter::AddStats(cache::TierStats& stats) const {
+  MutexLock lock(state_->mutex);
+  for (const auto& store : queue_) {
+    stats.pending_store_bytes += store->bytes;
+  }
+  stats.pending_stores += queue_.size();
+  for (const auto& store : running_) {
+    if (!store->cancelled) {
+      ++stats.pending_stores;
+      stats.pending_store_bytes += store->bytes;
+    }
+  }
+}
+
+void BlockWriter::ScheduleLocked(bool& schedule) {
+  schedule = !scheduled_ && !state_->closing;
+  scheduled_ = scheduled_ || schedule;
+}
+
+void BlockWriter::Schedule() {
+  state_->parts.writers->Schedule([self = shared_from_this()] { self->Run(); });
+}
+
+void BlockWriter::Run() {
+  const RunningTask task(*state_);
+  if (!task.ok()) {
+    return;
+  }
+  Work work = TakeWork();
+  Remove(work.removals);
+  SetTimes(work.touches);
+  WriteBatch(work);
+  bool again = false;
+  {
+    MutexLock lock(state_->mutex);
+    scheduled_ = false;
+    if (!queue_.empty() || !removals_.empty() || !touches_.empty()) {
+      ScheduleLocked(again);
+    }
+  }
+  if (again) {
+    Schedule();
+  }
+}
+
+BlockWriter::Work BlockWriter::TakeWork() {
+  Work work;
+  MutexLock lock(state_->mutex);
+  work.removals.swap(removals_);
+  work.touches.swap(touches_);
+  TakeBatch(work);
+  return work;
+}
+
+void BlockWriter::TakeBatch(Work& work) {
+  const StoreOptions& options = state_->options;
+  absl::flat_hash_set<BlockKey> keys;
+  uint64_t bytes = 0;
+  while (!queue_.empty() && work.items.size() < options.max_batch_blocks) {
+    const std::shared_ptr<PendingStore>& next = queue_.front();
+    const BlockKey& key = next->request.identity.key;
+    if (!work.items.empty() && bytes + next->bytes > options.max_batch_bytes) {
+      break;
+    }
+    if (!keys.insert(key).second) {
+      break;  // Asked for twice: the second finds it done, or tries again.
+    }
+    queued_bytes_ -= next->bytes;
+    bytes += next->bytes;
+    Item item;
+    item.store = next;
+    item.final_path = state_->PathOf({kOwnDir, key});
+    work.items.push_back(std::move(item));
+    running_.push_back(next);
+    queue_.pop_front();
+  }
+  std::stable_sort(work.items.begin(), work.items.end(),
+                   [](const Item& a, const Item& b) {
+                     return a.store->request.identity.start <
+                            b.store->request.identity.start;
+                   });
+  for (const Item& item : work.items) {
+    work.keep.insert(item.store->request.identity.parent);
+    work.keep.insert(item.store->request.identity.key.node);
+  }
+  for (const auto& store : queue_) {
+    work.keep.insert(store->request.identity.parent);
+  }
+}
+
+void BlockWriter::Remove(const std::vector<Removal>& removals) {
+  for (const Removal& removal : removals) {
+    const std::string path = state_->PathOf(removal.id);
+    if (removal.why.ok()) {
+      budget_.RemoveFile(path, removal.bytes);
+    } else {
+      budget_.SetAside(path, removal.bytes, removal.why);
+    }
+  }
+}
+
+void BlockWriter::SetTimes(const std::vector<Touch>& touches) {
+  for (const Touch& touch : touches) {
+    const std::string path = state_->PathOf(touch.id);
+    const absl::Status status =
+        state_->parts.env->SetModified(path, touch.time);
+    if (!status.ok() && !absl::IsNotFound(status)) {
+      state_->parts.logger->debug("{}", status.ToString());
+    }
+  }
+}
+
+bool BlockWriter::Cancelled(const Item& item) const {
+  MutexLock lock(state_->mutex);
+  return item.store->cancelled;
+}
+
+void BlockWriter::WriteBatch(Work& work) {
+  if (work.items.empty()) {
+    return;
+  }
+  for (Item& item : work.items) {
+    item.status = Cancelled(item) ? absl::CancelledError("removed")
+                                  : WriteTemp(item, work.keep);
+  }
+  for (Item& item : work.items) {
+    if (item.status.ok()) {
+      item.status = SyncItem(item);
+    }
+    item.file.reset();
+  }
+  for (Item& item : work.items) {
+    if (item.status.ok()) {
+      RenameItem(item);
+    }
+  }
+  SyncDirectory(work.items);
+  UpdateDirectoryBytes();
+  Commit(work.items);
+}
+
+absl::Status BlockWriter::WriteTemp(Item& item,
+                                    const absl::flat_hash_set<NodeId>& keep) {
+  const cache::StoreRequest& request = item.store->request;
+  BlockHeader header;
+  header.identity = request.identity;
+  header.fingerprint = state_->options.fingerprint;
+  header.scheme = state_->options.groups[request.identity.key.group];
+  const BlockGeometry& geometry = header.scheme.geometry;
+
+  EW_RETURN_IF_ERROR(budget_.Reserve(item.store->bytes + kMetadataBytes, keep));
+  item.reserved = item.store->bytes + kMetadataBytes;
+
+  const size_t padded = header.padded_payload_bytes();
+  const std::byte* payload = request.block->data();
+  if (!header.full()) {
+    // Behind the tail's tokens the engine may be writing: they are not touched.
+    bounce_.Resize(padded);
+    geometry.Pack(payload, header.num_tokens(), bounce_.data());
+    std::memset(bounce_.data() + header.payload_bytes(), 0,
+                padded - header.payload_bytes());
+    payload = bounce_.data();
+  }
+  header.checksum = ChecksumPayload({payload, header.payload_bytes()});
+  EW_RETURN_IF_ERROR(EncodeHeader(header, header_page_.data()));
+  const std::array<ConstBytes, 2> bytes = {
+      ConstBytes(header_page_.data(), kHeaderBytes),
+      ConstBytes(payload, padded)};
+
+  absl::Status status = WriteFile(item, bytes);
+  if (absl::IsResourceExhausted(status) &&
+      budget_.Evict(item.reserved, keep).ok()) {
+    status = WriteFile(item, bytes);
+  }
+  return status;
+}
+
+absl::Status BlockWriter::WriteFile(Item& item,
+                                    absl::Span<const ConstBytes> bytes) {
+  Env& env = *state_->parts.env;
+  const std::string path =
+      absl::StrCat(state_->own_dir, "/", kTempPrefix, next_temp_++);
+  absl::StatusOr<std::unique_ptr<File>> file =
+      env.Create(path, {.direct = true});
+  if (absl::IsNotFound(file.status())) {
+    // Somebody removed the directory under us.
+    EW_RETURN_IF_ERROR(env.MakeDir(state_->own_dir));
+    file = env.Create(path, {.direct = true});
+  }
+  EW_RETURN_IF_ERROR(file.status());
+  item.temp_path = path;
+  const absl::Status status = (*file)->WriteAt(0, bytes);
+  if (!status.ok()) {
+    file->reset();
+    Undo(item);
+    item.temp_path.clear();
+    return status;
+  }
+  item.file = *std::move(file);
+  return absl::OkStatus();
+}
+
+absl::Status BlockWriter::SyncItem(Item& item) {
+  EW_RETURN_IF_ERROR(item.file->Sync());
+  EW_ASSIGN_OR_RETURN(const FileInfo info, item.file->Stat());
+  item.allocated = info.allocated;
+  return absl::OkStatus();
+}
+
+void BlockWriter::RenameItem(Item& item) {
+  if (Cancelled(item)) {
+    item.status = absl::CancelledError("removed");
+    return;
+  }
+  item.status = state_->parts.env->Rename(item.temp_path, item.final_path);
+  item.renamed = item.status.ok();
+}
+
+void BlockWriter::SyncDirectory(std::vector<Item>& items) {
+  const bool any = std::any_of(items.begin(), items.end(),
+                               [](const Item& item) { return item.renamed; });
+  if (!any) {
+    return;
+  }
+  const absl::Status status = state_->parts.env->SyncDir(state_->own_dir);
+  for (Item& item : items) {
+    if (item.renamed && !status.ok()) {
+      item.status = status;
+    }
+  }
+}
+
+void BlockWriter::Undo(const Item& item) {
+  const std::string& path = item.renamed ? item.final_path : item.temp_path;
+  if (path.empty()) {
+    return;
+  }
+  const absl::Status status = state_->parts.env->Unlink(path);
+  if (!status.ok() && !absl::IsNotFound(status)) {
+    state_->parts.logger->warn("cannot remove {}: {}", path, status.ToString());
+    const absl::StatusOr<FileInfo> info = state_->parts.env->Stat(path);
+    MutexLock lock(state_->mutex);
+    state_->index.AddLoose({path, info.ok() ? info->allocated : item.reserved,
+                            state_->parts.clock->WallNow()});
+  }
+}
+
+void BlockWriter::Commit(std::vector<Item>& items) {
+  // The writer's shares go before anybody hears that it is done with them.
+  for (Item& item : items) {
+    item.store->request.block = cache::BlockRef();
+  }
+  std::vector<Item*> undo;
+  {
+    MutexLock lock(state_->mutex);
+    for (Item& item : items) {
+      if (item.status.ok() && !item.store->cancelled) {
+        CommitItem(item);
+      } else {
+        undo.push_back(&item);
+      }
+    }
+    // Those to be undone stay listed, so that Remove() still finds them.
+    std::erase_if(running_, [&](const std::shared_ptr<PendingStore>& store) {
+      return std::none_of(undo.begin(), undo.end(), [&](const Item* item) {
+        return item->store == store;
+      });
+    });
+  }
+  for (const Item* item : undo) {
+    Undo(*item);
+  }
+  size_t failed = 0;
+  absl::Status first_failure;
+  std::vector<cache::TierEvent> events;
+  {
+    MutexLock lock(state_->mutex);
+    running_.clear();
+    for (const Item* item : undo) {
+      state_->index.Release(item->reserved);
+      if (!item->store->cancelled) {
+        ++failed;
+        first_failure.Update(item->status);
+        events.push_back(cache::StoreFailedEvent{
+            item->store->request.identity.key, item->status});
+      }
+    }
+    state_->counters.failed_stores += failed;
+    state_->AddEvents(std::move(events));
+  }
+  if (failed > 0) {
+    state_->parts.logger->warn("{} of {} blocks not stored: {}", failed,
+                               items.size(), first_failure.ToString());
+  }
+  state_->WakeUp();
+}
+
+void BlockWriter::CommitItem(const Item& item) {
+  const cache::BlockIdentity& identity = item.store->request.identity;
+  const Clock::Wall now = state_->parts.clock->WallNow();
+  // The rename took the place of whatever had this name.
+  if (const auto replaced = state_->index.RemoveLoose(item.final_path)) {
+    state_->index.Settle(replaced->bytes);
+  }
+  state_->index.Add({.id = {kOwnDir, identity.key},
+                     .parent = identity.parent,
+                     .last_used = now,
+                     .file_time = now,
+                     .bytes = item.allocated});
+  state_->index.Release(item.reserved);
+  ++state_->counters.stored;
+  state_->counters.stored_bytes += item.allocated;
+  state_->AddEvents({cache::StoredEvent{identity.key, item.allocated}});
+}
+
+void BlockWriter::UpdateDirectoryBytes() {
+  uint64_t bytes = 0;
+  const auto add = [&](const std::string& dir) {
+    if (const auto info = state_->parts.env->Stat(dir); info.ok()) {
+      bytes += info->allocated;
+    }
+  };
+  add(state_->options.dir);
+  add(state_->own_dir);
+  add(state_->damaged_dir);
+  for (const ForeignDir& dir : state_->foreign) {
+    add(dir.path);
+  }
+  MutexLock lock(state_->mutex);
+  state_->index.set_directory_bytes(bytes);
+}
+
+}  // namespace everwarm::store

@@ -1,0 +1,129 @@
+// Makes queued blocks durable, batch by batch, and does everything else that
+// changes the directory: one task at a time, so that these never meet.
+//
+// A batch: each block to a temporary name, each file synced, each renamed, then
+// one sync of the directory; only then is any of them announced. Whatever fails
+// leaves nothing under the final name.
+#ifndef EVERWARM_STORE_BLOCK_WRITER_H_
+#define EVERWARM_STORE_BLOCK_WRITER_H_
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "cache/tier.h"
+#include "store/aligned_buffer.h"
+#include "store/disk_budget.h"
+#include "store/store_state.h"
+
+namespace everwarm::store {
+
+// Threads: as said at each method; Run() on the executor.
+class BlockWriter : public std::enable_shared_from_this<BlockWriter> {
+ public:
+  explicit BlockWriter(std::shared_ptr<StoreState> state);
+
+  // Any thread. As Tier::Store().
+  absl::Status Enqueue(cache::StoreRequest request);
+  // Any thread. Drops what is queued of the key, and undoes what runs.
+  void Cancel(const BlockKey& key);
+
+  // Any thread. The file left the index: its bytes are in limbo. `why` is OK
+  // for a plain removal; else the file is set aside.
+  void QueueRemoval(const FileId& id, uint64_t bytes, absl::Status why);
+  void QueueTouch(const FileId& id, Clock::Wall time);
+
+  // Any thread. Drops what is queued, for good.
+  void Clear();
+  // Adds its part of the picture.
+  void AddStats(cache::TierStats& stats) const;
+
+ private:
+  struct PendingStore {
+    cache::StoreRequest request;
+    // Of the file.
+    uint64_t bytes = 0;
+    // Guarded by the state's mutex: Remove() came while it ran.
+    bool cancelled = false;
+  };
+  struct Removal {
+    FileId id;
+    uint64_t bytes = 0;
+    absl::Status why;
+  };
+  struct Touch {
+    FileId id;
+    Clock::Wall time;
+  };
+  // One block on its way through a batch.
+  struct Item {
+    std::shared_ptr<PendingStore> store;
+    std::string temp_path;
+    std::string final_path;
+    std::unique_ptr<File> file;
+    uint64_t reserved = 0;
+    uint64_t allocated = 0;
+    bool renamed = false;
+    absl::Status status;
+  };
+  struct Work {
+    std::vector<Removal> removals;
+    std::vector<Touch> touches;
+    std::vector<Item> items;
+    // Parents of all that is queued: evicting them would orphan it.
+    absl::flat_hash_set<NodeId> keep;
+  };
+
+  void ScheduleLocked(bool& schedule)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex);
+  void Schedule();
+  void Run();
+  Work TakeWork();
+  void TakeBatch(Work& work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex);
+
+  void Remove(const std::vector<Removal>& removals);
+  void SetTimes(const std::vector<Touch>& touches);
+
+  void WriteBatch(Work& work);
+  absl::Status WriteTemp(Item& item, const absl::flat_hash_set<NodeId>& keep);
+  absl::Status WriteFile(Item& item, absl::Span<const ConstBytes> bytes);
+  absl::Status SyncItem(Item& item);
+  void RenameItem(Item& item);
+  void SyncDirectory(std::vector<Item>& items);
+  // Announces what is durable, and undoes what was cancelled or failed.
+  void Commit(std::vector<Item>& items);
+  void CommitItem(const Item& item)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex);
+  void Undo(const Item& item);
+  bool Cancelled(const Item& item) const;
+  void UpdateDirectoryBytes();
+
+  const std::shared_ptr<StoreState> state_;
+
+  // Guarded by state_->mutex.
+  std::deque<std::shared_ptr<PendingStore>> queue_
+      ABSL_GUARDED_BY(state_->mutex);
+  std::vector<std::shared_ptr<PendingStore>> running_
+      ABSL_GUARDED_BY(state_->mutex);
+  std::vector<Removal> removals_ ABSL_GUARDED_BY(state_->mutex);
+  std::vector<Touch> touches_ ABSL_GUARDED_BY(state_->mutex);
+  uint64_t queued_bytes_ ABSL_GUARDED_BY(state_->mutex) = 0;
+  bool scheduled_ ABSL_GUARDED_BY(state_->mutex) = false;
+
+  // Writer task only.
+  DiskBudget budget_;
+  AlignedBuffer header_page_;
+  // A tail is packed into this.
+  AlignedBuffer bounce_;
+  uint64_t next_temp_ = 0;
+};
+
+// "tmp-<number>"; with the directory lock held, any such file is a dead one.
+bool IsTempName(std::string_view name);
+
+}  // namespace everwarm::store
+
+#endif  // EVERWARM_STORE_BLOCK_WRITER_H_

@@ -1,0 +1,205 @@
+#include "store/disk_budget.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/units.h"
+#include "store/header_reader.h"
+
+namespace everwarm::store {
+
+absl::StatusOr<uint64_t> DiskBudget::Deficit(uint64_t bytes) {
+  EW_ASSIGN_OR_RETURN(const SpaceInfo space,
+                      state_.parts.env->Space(state_.options.dir));
+  const uint64_t min_free =
+      std::min(state_.options.min_free_bytes, space.total_bytes / 10);
+  uint64_t deficit = 0;
+  if (bytes + min_free > space.free_bytes) {
+    deficit = bytes + min_free - space.free_bytes;
+  }
+  MutexLock lock(state_.mutex);
+  const uint64_t used = state_.index.bytes();
+  if (used + bytes > state_.options.max_bytes) {
+    deficit = std::max(deficit, used + bytes - state_.options.max_bytes);
+  }
+  return deficit;
+}
+
+absl::Status DiskBudget::Reserve(uint64_t bytes,
+                                 const absl::flat_hash_set<NodeId>& keep) {
+  // Freed bytes may show late, or be taken by somebody else at once: a few
+  // rounds, not as many as there are files.
+  constexpr int kRounds = 3;
+  for (int round = 0; round < kRounds; ++round) {
+    EW_ASSIGN_OR_RETURN(const uint64_t deficit, Deficit(bytes));
+    if (deficit == 0) {
+      MutexLock lock(state_.mutex);
+      state_.index.Reserve(bytes);
+      return absl::OkStatus();
+    }
+    EW_RETURN_IF_ERROR(Evict(deficit, keep));
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no room for ", bytes, " bytes in ", state_.options.dir));
+}
+
+void DiskBudget::Release(uint64_t bytes) {
+  MutexLock lock(state_.mutex);
+  state_.index.Release(bytes);
+}
+
+absl::Status DiskBudget::Evict(uint64_t bytes,
+                               const absl::flat_hash_set<NodeId>& keep) {
+  {
+    MutexLock lock(state_.mutex);
+    const uint64_t evictable = state_.index.evictable_bytes();
+    if (bytes > evictable) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          state_.options.dir, ": ", bytes, " bytes are missing and only ",
+          evictable, " could be evicted (used ", state_.index.bytes(), ", cap ",
+          state_.options.max_bytes, ")"));
+    }
+  }
+  uint64_t freed = 0;
+  while (freed < bytes) {
+    const std::optional<Victim> victim = TakeVictim(keep);
+    if (!victim.has_value()) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(state_.options.dir, ": ", bytes - freed,
+                       " bytes are missing, and all that is left is in use"));
+    }
+    RemoveFile(victim->path, victim->bytes);
+    freed += victim->bytes;
+  }
+  return absl::OkStatus();
+}
+
+std::optional<DiskBudget::Victim> DiskBudget::TakeVictim(
+    const absl::flat_hash_set<NodeId>& keep) {
+  for (;;) {
+    DirIndex unread = kOwnDir;
+    Victim victim;
+    {
+      MutexLock lock(state_.mutex);
+      BlockIndex& index = state_.index;
+      if (const std::optional<LooseFile> loose = index.OldestLoose()) {
+        index.RemoveLoose(loose->path);
+        return Victim{loose->path, loose->bytes};
+      }
+      const std::optional<IndexEntry> leaf = index.OldestLeaf(keep);
+      if (!leaf.has_value()) {
+        return std::nullopt;
+      }
+      const DirIndex dir = leaf->id.dir;
+      if (dir != kOwnDir && !state_.foreign[dir - 1].headers_read) {
+        unread = dir;
+      } else {
+        victim = Victim{state_.PathOf(leaf->id), leaf->bytes};
+        index.Remove(leaf->id);
+        ++state_.counters.evicted;
+        if (dir == kOwnDir) {
+          state_.AddEvents({cache::DroppedEvent{leaf->id.key}});
+        }
+      }
+    }
+    if (unread == kOwnDir) {
+      state_.WakeUp();
+      return victim;
+    }
+    // Which of that directory's files are leaves is not known yet.
+    ReadForeignHeaders(unread);
+  }
+}
+
+void DiskBudget::ReadForeignHeaders(DirIndex dir) {
+  state_.foreign[dir - 1].headers_read = true;
+  std::vector<IndexEntry> entries;
+  {
+    MutexLock lock(state_.mutex);
+    entries = state_.index.EntriesOf(dir);
+  }
+  std::vector<std::string> paths;
+  paths.reserve(entries.size());
+  for (const IndexEntry& entry : entries) {
+    paths.push_back(state_.PathOf(entry.id));
+  }
+  ReadHeaders(*state_.parts.env, paths,
+              [&](size_t i, const FileInfo&,
+                  const absl::StatusOr<BlockHeader>& header) {
+                if (header.ok()) {
+                  entries[i].parent = header->identity.parent;
+                  MutexLock lock(state_.mutex);
+                  state_.index.Add(entries[i]);
+                }
+              });
+}
+
+void DiskBudget::RemoveFile(const std::string& path, uint64_t bytes) {
+  const absl::Status status = state_.parts.env->Unlink(path);
+  const bool gone = status.ok() || absl::IsNotFound(status);
+  if (!gone) {
+    state_.parts.logger->warn("cannot remove {}: {}; it stays and counts", path,
+                              status.ToString());
+  }
+  MutexLock lock(state_.mutex);
+  state_.index.Settle(bytes);
+  if (!gone) {
+    state_.index.AddFixed(bytes);
+  }
+}
+
+void DiskBudget::EnforceCap() {
+  uint64_t over = 0;
+  {
+    MutexLock lock(state_.mutex);
+    const uint64_t used = state_.index.bytes();
+    over =
+        used > state_.options.max_bytes ? used - state_.options.max_bytes : 0;
+    // What cannot be evicted cannot be helped.
+    over = std::min(over, state_.index.evictable_bytes());
+  }
+  if (over == 0) {
+    return;
+  }
+  state_.parts.logger->info("{} is {} over its cap: evicting",
+                            state_.options.dir, FormatBytes(over));
+  if (const absl::Status status = Evict(over, {}); !status.ok()) {
+    state_.parts.logger->warn("{}", status.ToString());
+  }
+}
+
+void DiskBudget::SetAside(const std::string& path, uint64_t bytes,
+                          const absl::Status& why) {
+  Env& env = *state_.parts.env;
+  const std::string name = path.substr(path.rfind('/') + 1);
+  const Clock::Wall now = state_.parts.clock->WallNow();
+  const std::string to =
+      absl::StrCat(state_.damaged_dir, "/", name, ".",
+                   std::chrono::duration_cast<std::chrono::nanoseconds>(
+                       now.time_since_epoch())
+                       .count(),
+                   ".", set_aside_count_++);
+  absl::Status moved = env.MakeDir(state_.damaged_dir);
+  if (moved.ok()) {
+    moved = env.Rename(path, to);
+  }
+  state_.parts.logger->warn("{} cannot be used ({}); set aside as {}: {}", path,
+                            why.ToString(), to, moved.ToString());
+  if (!moved.ok()) {
+    RemoveFile(path, bytes);
+    return;
+  }
+  uint64_t on_disk = bytes;
+  if (const absl::StatusOr<FileInfo> info = env.Stat(to); info.ok()) {
+    on_disk = info->allocated;
+  }
+  MutexLock lock(state_.mutex);
+  state_.index.Settle(bytes);
+  state_.index.AddLoose({to, on_disk, now});
+}
+
+}  // namespace everwarm::store

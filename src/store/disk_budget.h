@@ -1,0 +1,58 @@
+// Keeps the store's promises about space: the cap, and what stays free on the
+// file system.
+#ifndef EVERWARM_STORE_DISK_BUDGET_H_
+#define EVERWARM_STORE_DISK_BUDGET_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "base/ids.h"
+#include "store/store_state.h"
+
+namespace everwarm::store {
+
+// Threads: the writer task, or Open().
+class DiskBudget {
+ public:
+  explicit DiskBudget(StoreState* state) : state_(*state) {}
+
+  // Evicts until `bytes` more fit, and counts them as taken. Blocks of `keep`
+  // stay: what is being written would be of no use without them.
+  // Errors: kResourceExhausted. Nothing is evicted where that would not do.
+  absl::Status Reserve(uint64_t bytes, const absl::flat_hash_set<NodeId>& keep);
+  void Release(uint64_t bytes);
+
+  // Evicts `bytes`, whatever the counts say: the disk has refused.
+  absl::Status Evict(uint64_t bytes, const absl::flat_hash_set<NodeId>& keep);
+
+  // Evicts until the cap is kept; after a start with a smaller one.
+  void EnforceCap();
+
+  // Moves a file that cannot be used out of the way, into damaged/, where it
+  // still counts. `bytes` are in limbo in the index, or 0 if not counted yet.
+  void SetAside(const std::string& path, uint64_t bytes,
+                const absl::Status& why);
+
+  // Removes a file whose bytes are in limbo in the index.
+  void RemoveFile(const std::string& path, uint64_t bytes);
+
+ private:
+  struct Victim {
+    std::string path;
+    uint64_t bytes = 0;
+  };
+  // Bytes that are missing for `bytes` more.
+  absl::StatusOr<uint64_t> Deficit(uint64_t bytes);
+  std::optional<Victim> TakeVictim(const absl::flat_hash_set<NodeId>& keep);
+  void ReadForeignHeaders(DirIndex dir);
+
+  StoreState& state_;
+  uint64_t set_aside_count_ = 0;
+};
+
+}  // namespace everwarm::store
+
+#endif  // EVERWARM_STORE_DISK_BUDGET_H_

@@ -1,0 +1,301 @@
+#include "store/store_scan.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/units.h"
+#include "store/block_file.h"
+#include "store/block_writer.h"
+#include "store/disk_budget.h"
+#include "store/header_reader.h"
+
+namespace everwarm::store {
+namespace {
+
+// One look at the directory. Lives on the stack of OpenDirectory(); nobody else
+// uses the state yet, but its members want their lock.
+class Scan {
+ public:
+  explicit Scan(StoreState& state)
+      : state_(state),
+        env_(*state.parts.env),
+        now_(state.parts.clock->WallNow()),
+        budget_(&state) {}
+
+  absl::Status LockDirectory();
+  absl::Status Run();
+  std::vector<cache::TierEntry> TakeEntries();
+
+ private:
+  void ScanTop(const std::string& name);
+  void ScanDamaged();
+  // Files whose names are entries' names; what else lies there is dealt with.
+  std::vector<BlockKey> ListBlocks(const std::string& dir);
+  absl::Status ScanOwn();
+  void AddOwn(const BlockKey& key, const FileInfo& info,
+              const absl::StatusOr<BlockHeader>& header);
+  void ScanForeign(const std::string& dir);
+  void RemoveTemp(const std::string& path);
+  // An own file that is no entry: what cannot be used is set aside, what can
+  // perhaps be used another time stays.
+  void GiveUp(const std::string& path, const FileInfo& info,
+              const absl::Status& why);
+  absl::Status CheckOwn(const BlockHeader& header) const;
+  void AddFixed(uint64_t bytes);
+  // Times in the future or before 1970 are as good as none.
+  Clock::Wall Sane(Clock::Wall time) const {
+    return std::clamp(time, Clock::Wall(), now_);
+  }
+
+  StoreState& state_;
+  Env& env_;
+  const Clock::Wall now_;
+  DiskBudget budget_;
+  uint64_t directory_bytes_ = 0;
+  size_t foreign_files_ = 0;
+  std::vector<cache::TierEntry> entries_;
+};
+
+absl::Status Scan::LockDirectory() {
+  const std::string& dir = state_.options.dir;
+  EW_RETURN_IF_ERROR(env_.MakeDir(dir));
+  absl::StatusOr<std::unique_ptr<FileLock>> lock =
+      env_.Lock(absl::StrCat(dir, "/lock"));
+  if (absl::IsFailedPrecondition(lock.status())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cache directory ", dir,
+        " is in use by another process; give each its own directory"));
+  }
+  EW_RETURN_IF_ERROR(lock.status());
+  state_.directory_lock = *std::move(lock);
+  EW_RETURN_IF_ERROR(env_.MakeDir(state_.own_dir));
+  return env_.SyncDir(dir);
+}
+
+absl::Status Scan::Run() {
+  EW_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                      env_.List(state_.options.dir));
+  if (const auto info = env_.Stat(state_.options.dir); info.ok()) {
+    directory_bytes_ += info->allocated;
+  }
+  for (const std::string& name : names) {
+    ScanTop(name);
+  }
+  EW_RETURN_IF_ERROR(ScanOwn());
+  {
+    MutexLock lock(state_.mutex);
+    state_.index.set_directory_bytes(directory_bytes_);
+  }
+  budget_.EnforceCap();
+  return absl::OkStatus();
+}
+
+void Scan::ScanTop(const std::string& name) {
+  const std::string path = absl::StrCat(state_.options.dir, "/", name);
+  const absl::StatusOr<FileInfo> info = env_.Stat(path);
+  if (!info.ok()) {
+    return;
+  }
+  if (info->kind != FileKind::kDirectory) {
+    if (IsTempName(name)) {
+      RemoveTemp(path);
+    } else {
+      AddFixed(info->allocated);
+    }
+    return;
+  }
+  directory_bytes_ += info->allocated;
+  if (path == state_.damaged_dir) {
+    ScanDamaged();
+  } else if (path != state_.own_dir && DigestFromHex(name).has_value()) {
+    ScanForeign(path);
+  }
+}
+
+void Scan::ScanDamaged() {
+  const auto names = env_.List(state_.damaged_dir);
+  if (!names.ok()) {
+    return;
+  }
+  for (const std::string& name : *names) {
+    const std::string path = absl::StrCat(state_.damaged_dir, "/", name);
+    const absl::StatusOr<FileInfo> info = env_.Stat(path);
+    if (!info.ok()) {
+      continue;
+    }
+    if (info->kind == FileKind::kDirectory) {
+      AddFixed(info->allocated);
+      continue;
+    }
+    MutexLock lock(state_.mutex);
+    state_.index.AddLoose({path, info->allocated, Sane(info->modified)});
+  }
+}
+
+std::vector<BlockKey> Scan::ListBlocks(const std::string& dir) {
+  std::vector<BlockKey> keys;
+  const auto names = env_.List(dir);
+  if (!names.ok()) {
+    state_.parts.logger->warn("{}", names.status().ToString());
+    return keys;
+  }
+  for (const std::string& name : *names) {
+    const std::string path = absl::StrCat(dir, "/", name);
+    if (const std::optional<BlockKey> key = ParseBlockFileName(name)) {
+      keys.push_back(*key);
+    } else if (IsTempName(name)) {
+      RemoveTemp(path);
+    } else if (const auto info = env_.Stat(path); info.ok()) {
+      AddFixed(info->allocated);
+    }
+  }
+  return keys;
+}
+
+absl::Status Scan::ScanOwn() {
+  if (const auto info = env_.Stat(state_.own_dir); !info.ok()) {
+    return info.status();
+  }
+  const std::vector<BlockKey> keys = ListBlocks(state_.own_dir);
+  std::vector<std::string> paths;
+  paths.reserve(keys.size());
+  for (const BlockKey& key : keys) {
+    paths.push_back(state_.PathOf({kOwnDir, key}));
+  }
+  ReadHeaders(env_, paths,
+              [&](size_t i, const FileInfo& info,
+                  const absl::StatusOr<BlockHeader>& header) {
+                if (!header.ok()) {
+                  GiveUp(paths[i], info, header.status());
+                } else if (const absl::Status own = CheckOwn(*header);
+                           !own.ok()) {
+                  GiveUp(paths[i], info, own);
+                } else {
+                  AddOwn(keys[i], info, header);
+                }
+              });
+  return absl::OkStatus();
+}
+
+absl::Status Scan::CheckOwn(const BlockHeader& header) const {
+  const GroupIndex group = header.identity.key.group;
+  if (group >= state_.options.groups.size()) {
+    return absl::DataLossError(absl::StrCat("no layer group ", group));
+  }
+  // The key is the file's name, which was checked; nothing else is wanted yet.
+  return CheckIdentity(header, state_.options.fingerprint,
+                       state_.options.groups[group], header.identity);
+}
+
+void Scan::AddOwn(const BlockKey& key, const FileInfo& info,
+                  const absl::StatusOr<BlockHeader>& header) {
+  const Clock::Wall used = Sane(info.modified);
+  {
+    MutexLock lock(state_.mutex);
+    state_.index.Add({.id = {kOwnDir, key},
+                      .parent = header->identity.parent,
+                      .last_used = used,
+                      .file_time = info.modified,
+                      .bytes = info.allocated});
+  }
+  entries_.push_back({header->identity, used, info.allocated});
+}
+
+void Scan::GiveUp(const std::string& path, const FileInfo& info,
+                  const absl::Status& why) {
+  uint64_t bytes = info.allocated;
+  Clock::Wall time = info.modified;
+  if (const auto now = env_.Stat(path); now.ok()) {
+    bytes = now->allocated;
+    time = now->modified;
+  }
+  if (absl::IsDataLoss(why) || absl::IsFailedPrecondition(why) ||
+      absl::IsPermissionDenied(why) || absl::IsNotFound(why)) {
+    budget_.SetAside(path, 0, why);
+    MutexLock lock(state_.mutex);
+    ++state_.counters.damaged;
+    return;
+  }
+  // Another version's, or not readable now.
+  state_.parts.logger->warn("{} is left alone: {}", path, why.ToString());
+  MutexLock lock(state_.mutex);
+  state_.index.AddLoose({path, bytes, Sane(time)});
+}
+
+void Scan::ScanForeign(const std::string& dir) {
+  state_.foreign.push_back({dir, false});
+  const auto index = static_cast<DirIndex>(state_.foreign.size());
+  for (const BlockKey& key : ListBlocks(dir)) {
+    const FileId id{index, key};
+    const auto info = env_.Stat(state_.PathOf(id));
+    if (!info.ok()) {
+      continue;
+    }
+    if (info->kind != FileKind::kRegular) {
+      AddFixed(info->allocated);
+      continue;
+    }
+    ++foreign_files_;
+    MutexLock lock(state_.mutex);
+    state_.index.Add({.id = id,
+                      .last_used = Sane(info->modified),
+                      .file_time = info->modified,
+                      .bytes = info->allocated});
+  }
+}
+
+void Scan::RemoveTemp(const std::string& path) {
+  const absl::Status status = env_.Unlink(path);
+  state_.parts.logger->info("removed what a dead process left: {} ({})", path,
+                            status.ToString());
+  if (status.ok()) {
+    return;
+  }
+  if (const auto info = env_.Stat(path); info.ok()) {
+    AddFixed(info->allocated);
+  }
+}
+
+void Scan::AddFixed(uint64_t bytes) {
+  MutexLock lock(state_.mutex);
+  state_.index.AddFixed(bytes);
+}
+
+std::vector<cache::TierEntry> Scan::TakeEntries() {
+  std::vector<cache::TierEntry> kept;
+  kept.reserve(entries_.size());
+  {
+    MutexLock lock(state_.mutex);
+    // Keeping the cap may have taken some; nobody knew them yet.
+    state_.events.clear();
+    for (cache::TierEntry& entry : entries_) {
+      if (state_.index.Find({kOwnDir, entry.identity.key}) != nullptr) {
+        kept.push_back(std::move(entry));
+      }
+    }
+    state_.parts.logger->info(
+        "{}: {} blocks, {} files of other models or settings, {} of {} used",
+        state_.options.dir, kept.size(), foreign_files_,
+        FormatBytes(state_.index.bytes()),
+        FormatBytes(state_.options.max_bytes));
+  }
+  std::stable_sort(kept.begin(), kept.end(),
+                   [](const cache::TierEntry& a, const cache::TierEntry& b) {
+                     return a.identity.start < b.identity.start;
+                   });
+  return kept;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<cache::TierEntry>> OpenDirectory(StoreState& state) {
+  Scan scan(state);
+  EW_RETURN_IF_ERROR(scan.LockDirectory());
+  EW_RETURN_IF_ERROR(scan.Run());
+  return scan.TakeEntries();
+}
+
+}  // namespace everwarm::store

@@ -1,0 +1,77 @@
+#include "store/store_state.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace everwarm::store {
+
+absl::Status StoreOptions::Validate() const {
+  if (dir.empty()) {
+    return absl::InvalidArgumentError("cache directory is not named");
+  }
+  if (groups.empty() || groups.size() > UINT16_MAX) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(groups.size(), " layer groups"));
+  }
+  for (const GroupScheme& group : groups) {
+    EW_RETURN_IF_ERROR(ValidateScheme(group));
+    if (group.geometry.block_tokens() != groups[0].geometry.block_tokens()) {
+      return absl::InvalidArgumentError("groups differ in tokens of a block");
+    }
+  }
+  if (max_bytes == 0 || max_queued_stores == 0 || max_batch_blocks == 0 ||
+      reader_tasks == 0 || reads_in_flight == 0) {
+    return absl::InvalidArgumentError("a limit of the store is zero");
+  }
+  return absl::OkStatus();
+}
+
+StoreState::StoreState(StoreOptions store_options, StoreParts store_parts)
+    : options(std::move(store_options)),
+      parts(std::move(store_parts)),
+      own_dir(absl::StrCat(options.dir, "/", options.fingerprint.hex())),
+      damaged_dir(absl::StrCat(options.dir, "/damaged")) {}
+
+std::string StoreState::PathOf(const FileId& id) const {
+  const std::string& dir =
+      id.dir == kOwnDir ? own_dir : foreign[id.dir - 1].path;
+  return absl::StrCat(dir, "/", BlockFileName(id.key));
+}
+
+void StoreState::AddEvents(std::vector<cache::TierEvent> new_events) {
+  std::move(new_events.begin(), new_events.end(), std::back_inserter(events));
+}
+
+void StoreState::WakeUp() {
+  std::function<void()> call;
+  {
+    MutexLock lock(mutex);
+    if (!events.empty()) {
+      call = wake_up;
+    }
+  }
+  if (call) {
+    call();
+  }
+}
+
+RunningTask::RunningTask(StoreState& state) : state_(state) {
+  MutexLock lock(state_.mutex);
+  ok_ = !state_.closing;
+  state_.running_tasks += ok_ ? 1 : 0;
+}
+
+RunningTask::~RunningTask() {
+  if (!ok_) {
+    return;
+  }
+  MutexLock lock(state_.mutex);
+  --state_.running_tasks;
+  state_.task_ended.NotifyAll();
+}
+
+}  // namespace everwarm::store

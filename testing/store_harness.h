@@ -1,0 +1,205 @@
+// A BlockStore on a simulated disk with executors that the test turns by hand,
+// and blocks whose contents follow from their keys.
+//
+// Threads: one.
+// Link:    ew_store.
+#ifndef EVERWARM_TESTING_STORE_HARNESS_H_
+#define EVERWARM_TESTING_STORE_HARNESS_H_
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cache/block_pool.h"
+#include "cache/tier.h"
+#include "store/block_store.h"
+#include "testing/fake_clock.h"
+#include "testing/fault_env.h"
+#include "testing/manual_executor.h"
+
+namespace everwarm::store {
+
+// Two groups: one whose slot ends in padding, one of a single page.
+inline std::vector<GroupScheme> SmallGroups() {
+  return {{"f16", BlockGeometry(2, 16, {{2, 64}, {2, 96}})},
+          {"q8", BlockGeometry(1, 16, {{1, 32}})}};
+}
+
+inline std::vector<BlockGeometry> GeometriesOf(
+    const std::vector<GroupScheme>& groups) {
+  std::vector<BlockGeometry> geometries;
+  for (const GroupScheme& group : groups) {
+    geometries.push_back(group.geometry);
+  }
+  return geometries;
+}
+
+inline Fingerprint TestFingerprint(uint8_t number = 1) {
+  Fingerprint fingerprint;
+  fingerprint.digest.fill(number);
+  return fingerprint;
+}
+
+// `tokens` tokens cut into blocks of 16; the last may be a tail. Chains of
+// different seeds share nothing but the root.
+inline std::vector<cache::BlockIdentity> Chain(uint32_t seed, TokenPos tokens,
+                                               const Fingerprint& fingerprint,
+                                               GroupIndex group = 0) {
+  constexpr TokenPos kBlock = 16;
+  const NodeId root = RootId(fingerprint, "");
+  NodeId parent = root;
+  std::vector<cache::BlockIdentity> chain;
+  for (TokenPos start = 0; start < tokens; start += kBlock) {
+    cache::BlockIdentity identity;
+    for (TokenPos i = start; i < std::min(start + kBlock, tokens); ++i) {
+      identity.tokens.push_back(static_cast<TokenId>(seed * 10000 + i));
+    }
+    identity.parent = parent;
+    identity.root = root;
+    identity.start = start;
+    identity.key = {ChildId(parent, identity.tokens), group};
+    parent = identity.key.node;
+    chain.push_back(std::move(identity));
+  }
+  return chain;
+}
+
+// What the block's tokens hold, packed.
+inline std::vector<std::byte> ContentsOf(const cache::BlockIdentity& identity,
+                                         const BlockGeometry& geometry) {
+  uint32_t seed = 0;
+  std::memcpy(&seed, identity.key.node.digest.data(), sizeof(seed));
+  std::mt19937 random(seed + identity.key.group);
+  std::vector<std::byte> bytes(
+      geometry.PayloadBytes(static_cast<uint32_t>(identity.tokens.size())));
+  for (std::byte& byte : bytes) {
+    byte = static_cast<std::byte>(random());
+  }
+  return bytes;
+}
+
+class StoreHarness {
+ public:
+  StoreHarness() : pool(GeometriesOf(SmallGroups())) {
+    options.dir = "/cache";
+    options.fingerprint = TestFingerprint();
+    options.groups = SmallGroups();
+    options.min_free_bytes = 0;
+  }
+  ~StoreHarness() { store.reset(); }
+
+  absl::Status Open() {
+    store.reset();
+    absl::StatusOr<OpenedStore> opened = BlockStore::Open(
+        options, {&env, &clock, &writers, &readers, NullLogger()});
+    if (!opened.ok()) {
+      return opened.status();
+    }
+    store = std::move(opened->store);
+    entries = std::move(opened->entries);
+    return absl::OkStatus();
+  }
+
+  const BlockGeometry& GeometryOf(const cache::BlockIdentity& identity) const {
+    return pool.geometry(identity.key.group);
+  }
+
+  // A block with the contents that go with the identity; 0xEE behind them.
+  cache::BlockRef MakeBlock(const cache::BlockIdentity& identity) {
+    const BlockGeometry& geometry = GeometryOf(identity);
+    cache::BlockRef block = *pool.Allocate(identity.key.group);
+    std::memset(block->data(), 0xEE, geometry.slot_bytes());
+    geometry.Unpack(ContentsOf(identity, geometry).data(),
+                    static_cast<uint32_t>(identity.tokens.size()),
+                    block->data());
+    block->set_filled(static_cast<uint32_t>(identity.tokens.size()));
+    return block;
+  }
+
+  absl::Status Store(const cache::BlockIdentity& identity) {
+    return store->Store({identity, MakeBlock(identity)});
+  }
+  // Stores all, and turns the writers until nothing is left.
+  void StoreAll(const std::vector<cache::BlockIdentity>& blocks) {
+    for (const cache::BlockIdentity& identity : blocks) {
+      store->Store({identity, MakeBlock(identity)}).IgnoreError();
+    }
+    writers.RunAll();
+  }
+
+  void Load(const cache::BlockIdentity& identity) {
+    cache::BlockRef block = *pool.Allocate(identity.key.group);
+    std::memset(block->data(), 0xDD, GeometryOf(identity).slot_bytes());
+    store->Load({identity, std::move(block)});
+  }
+  // Loads, and says how it went: OK only if every byte is right. Other events
+  // are dropped.
+  absl::Status LoadAndCheck(const cache::BlockIdentity& identity) {
+    Load(identity);
+    readers.RunAll();
+    absl::Status result = absl::InternalError("no event");
+    for (const cache::TierEvent& event : store->TakeEvents()) {
+      if (const auto* loaded = std::get_if<cache::LoadedEvent>(&event);
+          loaded != nullptr && loaded->key == identity.key) {
+        result = IsRight(loaded->block, identity)
+                     ? absl::OkStatus()
+                     : absl::InternalError("wrong bytes were announced");
+      }
+      if (const auto* failed = std::get_if<cache::LoadFailedEvent>(&event);
+          failed != nullptr && failed->key == identity.key) {
+        result = failed->status;
+      }
+    }
+    return result;
+  }
+  bool IsRight(const cache::BlockRef& block,
+               const cache::BlockIdentity& identity) const {
+    const BlockGeometry& geometry = GeometryOf(identity);
+    const std::vector<std::byte> wanted = ContentsOf(identity, geometry);
+    std::vector<std::byte> found(wanted.size());
+    geometry.Pack(block->data(), static_cast<uint32_t>(identity.tokens.size()),
+                  found.data());
+    return found == wanted;
+  }
+
+  template <typename Event>
+  static std::vector<Event> Only(const std::vector<cache::TierEvent>& events) {
+    std::vector<Event> result;
+    for (const cache::TierEvent& event : events) {
+      if (const auto* wanted = std::get_if<Event>(&event)) {
+        result.push_back(*wanted);
+      }
+    }
+    return result;
+  }
+
+  std::string PathOf(const cache::BlockIdentity& identity) const {
+    return options.dir + "/" + options.fingerprint.hex() + "/" +
+           BlockFileName(identity.key);
+  }
+  bool HasTempFiles() const {
+    for (const std::string& path : env.Paths()) {
+      if (path.find("/tmp-") != std::string::npos) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  FakeClock clock;
+  FaultEnv env{&clock};
+  ManualExecutor writers;
+  ManualExecutor readers;
+  cache::BlockPool pool;
+  StoreOptions options;
+  std::unique_ptr<BlockStore> store;
+  std::vector<cache::TierEntry> entries;
+};
+
+}  // namespace everwarm::store
+
+#endif  // EVERWARM_TESTING_STORE_HARNESS_H_
