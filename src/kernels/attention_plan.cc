@@ -324,6 +324,7 @@ void AttentionPlan::Impl::RunItem(const Item& item, const LayerOffsets& offsets,
   for (uint32_t p = item.first_partition; p < item.last_partition; ++p) {
     const PartitionSums sums = shared ? Partials(item, p) : worker.sums;
     args.begin = p * kPartitionTokens;
+    args.read_end = item.last_partition * kPartitionTokens;
     AccumulatePartition(args, worker.scratch, sums);
     if (!shared) FoldAll(item, sums, p, worker);
   }

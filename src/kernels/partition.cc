@@ -4,13 +4,13 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/f16.h"
-
 // clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/partition.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/fused-inl.h"
+#include "kernels/half-inl.h"
 #include "kernels/tile-inl.h"
 // clang-format on
 
@@ -37,6 +37,9 @@ struct Tile {
   const PartitionScratch& scratch;
   const PartitionSums& sums;
   TokenPos begin;
+  const TileRows& rows;
+  // The tile that is read next, or null.
+  const TileRows* next;
   // Query rows that see something of it, and what their union is.
   uint32_t first_row;
   uint32_t last_row;
@@ -51,38 +54,56 @@ struct Tile {
   }
 };
 
-void TokenRows(const Tile& tile, size_t head_offset, uint32_t dim,
-               const uint16_t** rows) {
-  const PartitionArgs& args = tile.args;
-  // Tokens outside the union stand for the nearest one inside: their scores are
-  // never used, and their own bytes may be anything or not there.
-  const TokenPos first = tile.begin + tile.seen.begin;
-  const TokenPos last = tile.begin + tile.seen.end - 1;
-  for (uint32_t t = 0; t < kTileTokens; ++t) {
-    const TokenPos pos = std::clamp(tile.begin + t, first, last);
+// Positions outside of what all spans see together stand for the nearest one
+// inside: their scores are never used, and their own bytes may be anything or
+// not there.
+void HeadRows(const PartitionArgs& args, TokenPos tile, size_t head_offset,
+              uint32_t dim, const uint16_t** rows) {
+  const TokenPos first = std::max(tile, args.spans[0].begin);
+  const TokenPos last =
+      std::min(tile + kTileTokens, args.spans[args.num_spans - 1].end);
+  for (TokenPos pos = first; pos < last;) {
+    const uint32_t token = pos % args.block_tokens;
+    const uint32_t count = std::min(args.block_tokens - token, last - pos);
     const std::byte* head = args.blocks[pos / args.block_tokens] + head_offset;
-    rows[t] = reinterpret_cast<const uint16_t*>(head) +
-              size_t{pos % args.block_tokens} * dim;
+    const auto* row =
+        reinterpret_cast<const uint16_t*>(head) + size_t{token} * dim;
+    for (uint32_t j = 0; j < count; ++j) rows[pos - tile + j] = row + j * dim;
+    pos += count;
   }
+  std::fill(rows, rows + (first - tile), rows[first - tile]);
+  std::fill(rows + (last - tile), rows + kTileTokens, rows[last - tile - 1]);
+}
+
+// False if no span sees anything of the tile.
+bool FindRows(const PartitionArgs& args, TokenPos tile, TileRows& rows) {
+  if (tile >= args.spans[args.num_spans - 1].end ||
+      tile + kTileTokens <= args.spans[0].begin) {
+    return false;
+  }
+  HeadRows(args, tile, args.k_offset, args.k_dim, rows.keys);
+  HeadRows(args, tile, args.v_offset, args.v_dim, rows.values);
+  return true;
 }
 
 template <int kRows>
-void ScoreRows(const Tile& tile, uint32_t panel, uint32_t row) {
-  const uint32_t k_dim = tile.args.k_dim;
-  ScoreBlock<kRows>(tile.args.query + size_t{row} * k_dim, k_dim,
-                    tile.scratch.keys + size_t{panel} * k_dim * kPanel,
+HWY_NOINLINE void ScoreRows(const Tile& tile, size_t panel, size_t row) {
+  const size_t k_dim = tile.args.k_dim;
+  ScoreBlock<kRows>(tile.args.query + row * k_dim, k_dim,
+                    tile.scratch.keys + panel * k_dim * kPanel,
                     tile.scratch.scores + row * kTileTokens + panel * kPanel);
 }
 
 template <int kRows>
-void AddRows(const Tile& tile, uint32_t panel, uint32_t row) {
-  const uint32_t stride = ValueStride(tile.args.v_dim);
+HWY_NOINLINE void AddRows(const Tile& tile, size_t panel, size_t row) {
+  const size_t stride = ValueStride(tile.args.v_dim);
   const TileSpan span = tile.Union(row, kRows);
   ValueBlock<kRows>(
-      tile.scratch.scores + row * kTileTokens, span.begin, span.end,
-      tile.scratch.values + size_t{panel} * kTileTokens * kPanel,
+      tile.scratch.scores + row * kTileTokens + span.begin,
+      span.end - span.begin,
+      tile.scratch.values + (panel * kTileTokens + span.begin) * kPanel,
       tile.scratch.shrink + row,
-      tile.sums.value + size_t{row} * stride + panel * kPanel, stride);
+      tile.sums.value + row * stride + panel * kPanel, stride);
 }
 
 // Calls the kernel for exactly `count` rows, 1 <= count <= kRows.
@@ -146,8 +167,57 @@ void Values(const Tile& tile, bool exact) {
   }
 }
 
+#if EVERWARM_HAS_F16
+template <int kRows>
+void FusedTile(const Tile& tile) {
+  const PartitionArgs& args = tile.args;
+  const size_t row = tile.first_row;
+  const size_t stride = ValueStride(args.v_dim);
+  float* scores = tile.scratch.scores + row * kTileTokens;
+  FusedScores<kRows>(tile.rows.keys, tile.next ? tile.next->keys : nullptr,
+                     args.k_dim, tile.seen.begin / kPanel,
+                     (tile.seen.end + kPanel - 1) / kPanel,
+                     args.query + row * args.k_dim, scores);
+  Weights(tile);
+  FusedValues<kRows>(tile.rows.values, tile.next ? tile.next->values : nullptr,
+                     args.v_dim, tile.seen.begin, tile.seen.end, scores,
+                     tile.scratch.shrink + row, tile.sums.value + row * stride,
+                     stride);
+}
+#endif
+
+// Whether a few rows see the same tokens, in widths that registers hold.
+bool TryFused(const Tile& tile) {
+#if EVERWARM_HAS_F16
+  if (tile.args.k_dim % 8 != 0 || tile.args.v_dim % 8 != 0) return false;
+  const TileSpan first = tile.Span(tile.first_row);
+  const TileSpan last = tile.Span(tile.last_row - 1);
+  if (first.begin != last.begin || first.end != last.end) return false;
+  switch (tile.last_row - tile.first_row) {
+    case 1:
+      FusedTile<1>(tile);
+      return true;
+    case 2:
+      FusedTile<2>(tile);
+      return true;
+    case 3:
+      FusedTile<3>(tile);
+      return true;
+    case kMaxFusedRows:
+      FusedTile<kMaxFusedRows>(tile);
+      return true;
+    default:
+      return false;
+  }
+#else
+  (void)tile;
+  return false;
+#endif
+}
+
 void AccumulateTile(const PartitionArgs& args, const PartitionScratch& scratch,
-                    const PartitionSums& sums, TokenPos begin) {
+                    const PartitionSums& sums, TokenPos begin,
+                    const TileRows& rows, const TileRows* next) {
   uint32_t first = 0;
   uint32_t last = args.num_spans;
   while (first < last && SpanInTile(args.spans[first], begin).end == 0) ++first;
@@ -157,32 +227,49 @@ void AccumulateTile(const PartitionArgs& args, const PartitionScratch& scratch,
   if (first == last) return;
   const TileSpan seen = {SpanInTile(args.spans[first], begin).begin,
                          SpanInTile(args.spans[last - 1], begin).end};
-  const Tile tile{
-      args, scratch, sums, begin, first * args.heads, last * args.heads, seen};
-  const uint16_t* rows[kTileTokens];
-  TokenRows(tile, args.k_offset, args.k_dim, rows);
-  ConvertKeys(rows, args.k_dim, seen.begin / kPanel,
+  const Tile tile{args,
+                  scratch,
+                  sums,
+                  begin,
+                  rows,
+                  next,
+                  first * args.heads,
+                  last * args.heads,
+                  seen};
+  if (TryFused(tile)) return;
+  ConvertKeys(rows.keys, args.k_dim, seen.begin / kPanel,
               (seen.end + kPanel - 1) / kPanel, scratch.keys);
   Scores(tile);
   Weights(tile);
-  TokenRows(tile, args.v_offset, args.v_dim, rows);
-  const bool finite =
-      ConvertValues(rows, args.v_dim, seen.begin, seen.end, scratch.values);
+  const bool finite = ConvertValues(rows.values, args.v_dim, seen.begin,
+                                    seen.end, scratch.values);
   Values(tile, !finite);
 }
 
 void AccumulatePartition(const PartitionArgs& args,
                          const PartitionScratch& scratch,
                          const PartitionSums& sums) {
-  const uint32_t rows = args.num_spans * args.heads;
-  const size_t values = size_t{rows} * ValueStride(args.v_dim);
-  std::fill_n(sums.max, rows, -std::numeric_limits<float>::infinity());
-  std::fill_n(scratch.lanes, size_t{rows} * kSumLanes, 0.0f);
+  const uint32_t query_rows = args.num_spans * args.heads;
+  const size_t values = size_t{query_rows} * ValueStride(args.v_dim);
+  std::fill_n(sums.max, query_rows, -std::numeric_limits<float>::infinity());
+  std::fill_n(scratch.lanes, size_t{query_rows} * kSumLanes, 0.0f);
   std::fill_n(sums.value, values, 0.0f);
+  TileRows rows[2];
+  bool found = FindRows(args, args.begin, rows[0]);
   for (uint32_t t = 0; t < kPartitionTokens; t += kTileTokens) {
-    AccumulateTile(args, scratch, sums, args.begin + t);
+    const uint32_t current = t / kTileTokens % 2;
+    const TokenPos tile = args.begin + t;
+    // Beyond the partition only where the caller goes on there.
+    const bool more = tile + kTileTokens < args.read_end;
+    const bool next =
+        more && FindRows(args, tile + kTileTokens, rows[1 - current]);
+    if (found) {
+      AccumulateTile(args, scratch, sums, tile, rows[current],
+                     next ? &rows[1 - current] : nullptr);
+    }
+    found = next;
   }
-  for (uint32_t r = 0; r < rows; ++r) {
+  for (uint32_t r = 0; r < query_rows; ++r) {
     sums.sum[r] = SumLanes(scratch.lanes + r * kSumLanes);
   }
   SettleZeros(sums.value, values);

@@ -52,6 +52,7 @@ struct PartitionArgs {
   size_t v_offset = 0;
   float score_cap = 0.0f;  // ScoreCap()
   TokenPos begin = 0;      // the partition's first position
+  TokenPos read_end = 0;   // the caller's partitions end here; for prefetching
   uint32_t heads = 0;      // query heads per position
   // Spans ascend in begin and in end, and there is no gap between neighbours:
   // every position from the first begin to the last end has a block.
