@@ -24,7 +24,7 @@ namespace everwarm::kernels {
 
 // What all layers of a group share.
 struct AttentionShape {
-  uint32_t block_tokens = 64;
+  uint32_t block_tokens = 64;  // a power of two from 16 to 256
   uint32_t num_heads = 0;
   // Divides num_heads; query head h reads KV head h / (num_heads /
   // num_kv_heads).

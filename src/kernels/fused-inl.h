@@ -1,6 +1,6 @@
-// A tile for up to four query rows, as in decode: halves become floats in
-// registers, once for all rows, and are never stored. The sums are those of
-// tile-inl.h, bit for bit.
+// A tile for a few query rows, as in decode: no tile of floats is stored;
+// halves become floats in registers, for up to four rows at once. The sums are
+// those of tile-inl.h, bit for bit.
 #if defined(EVERWARM_KERNELS_FUSED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EVERWARM_KERNELS_FUSED_INL_H_
 #undef EVERWARM_KERNELS_FUSED_INL_H_
@@ -18,67 +18,96 @@ HWY_BEFORE_NAMESPACE();
 namespace everwarm::kernels::HWY_NAMESPACE {
 namespace {
 
-constexpr uint32_t kMaxFusedRows = 4;
-
 #if EVERWARM_HAS_F16
 
-// sums[r] += q[r] * keys for 16 or 8 dimensions from `i` of 8 tokens.
-template <int kRows, int kDims>
-HWY_INLINE void AddDims(const uint16_t* const* rows, const float* q,
-                        size_t k_dim, size_t i, V8 (&sums)[kRows]) {
-  const auto add = [&](size_t j, V8 key) HWY_ATTR {
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      sums[r] = hn::MulAdd(hn::Set(D8(), q[r * k_dim + i + j]), key, sums[r]);
+// Vectors of 8 per row: enough sums to hide the latency of an addition, few
+// enough for 16 registers.
+constexpr int FusedVectors(int rows) {
+  return rows == 1 ? 8 : rows <= 3 ? 4 : 2;
+}
+
+// One in so many lines of a tile is due per step of a loop over it with
+// kVectors vectors of 8 halves.
+template <int kVectors>
+HWY_INLINE void PrefetchStep(PrefetchStream& stream, size_t step) {
+  if constexpr (kVectors == 8) stream.Next();
+  if (kVectors >= 4 || step % 2 == 0) stream.Next();
+}
+
+// Turns the keys of panels [first, last) into columns [k_dim, kTileTokens].
+// Requires: k_dim is a multiple of 8.
+HWY_NOINLINE void TransposeKeys(const uint16_t* const* panels, size_t k_dim,
+                                uint32_t first, uint32_t last,
+                                uint16_t* HWY_RESTRICT columns) {
+  for (size_t p = first; p < last; ++p) {
+    for (size_t i = 0; i < k_dim; i += 8) {
+      uint16_t* to = columns + i * kTileTokens + p * kPanel;
+      ForKeys8(panels[p], k_dim, i, [&](size_t j, VU16 v) HWY_ATTR {
+        hn::Store(v, DU16(), to + j * kTileTokens);
+      });
     }
-  };
-  if constexpr (kDims == 16) {
-    ForKeys16(rows, i, add);
-  } else {
-    ForKeys8(rows, i, add);
   }
 }
 
-// scores[r][t] = q[r] * key[t] for the tokens of panels [first, last). Two
-// groups of 8 tokens go side by side, because each is one chain of sums.
-// Requires: k_dim is a multiple of 8.
-template <int kRows>
-HWY_NOINLINE void FusedScores(const uint16_t* const* rows,
-                              const uint16_t* const* next, uint32_t k_dim,
-                              uint32_t first, uint32_t last,
-                              const float* HWY_RESTRICT q,
-                              float* HWY_RESTRICT scores) {
+// scores[r] = q[r] * keys for kVectors * 8 tokens.
+template <int kRows, int kVectors>
+HWY_INLINE void ScoreColumns(const uint16_t* HWY_RESTRICT columns, size_t k_dim,
+                             const float* HWY_RESTRICT q,
+                             float* HWY_RESTRICT scores,
+                             PrefetchStream& stream) {
   const D8 d;
-  for (uint32_t t = first * kPanel; t < last * kPanel; t += kPanel) {
-    if (next != nullptr) {
-      for (uint32_t j = 0; j < kPanel; ++j) PrefetchRow(next[t + j], k_dim);
-    }
-    V8 low[kRows];
-    V8 high[kRows];
+  V8 sums[kRows][kVectors];
 #pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) low[r] = high[r] = hn::Zero(d);
-    size_t i = 0;
-    for (; i + 16 <= k_dim; i += 16) {
-      AddDims<kRows, 16>(rows + t, q, k_dim, i, low);
-      AddDims<kRows, 16>(rows + t + 8, q, k_dim, i, high);
-    }
-    for (; i < k_dim; i += 8) {
-      AddDims<kRows, 8>(rows + t, q, k_dim, i, low);
-      AddDims<kRows, 8>(rows + t + 8, q, k_dim, i, high);
-    }
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
+  }
+  for (size_t i = 0; i < k_dim; ++i, columns += kTileTokens) {
+    PrefetchStep<kVectors>(stream, i);
+    V8 element[kRows];
 #pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      hn::Store(low[r], d, scores + r * kTileTokens + t);
-      hn::Store(high[r], d, scores + r * kTileTokens + t + 8);
+    for (int r = 0; r < kRows; ++r) element[r] = hn::Set(d, q[r * k_dim + i]);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      const V8 key = Promote8(hn::Load(DU8(), columns + v * 8));
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        sums[r][v] = hn::MulAdd(element[r], key, sums[r][v]);
+      }
     }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      hn::Store(sums[r][v], d, scores + r * kTileTokens + v * 8);
+    }
+  }
+}
+
+// scores[r][t] for the tokens of panels [first, last).
+template <int kRows>
+HWY_NOINLINE void FusedScores(const uint16_t* columns, size_t k_dim,
+                              uint32_t first, uint32_t last, const float* q,
+                              float* scores, PrefetchStream stream) {
+  constexpr int kVectors = FusedVectors(kRows);
+  size_t t = first * kPanel;
+  for (; t + kVectors * 8 <= last * kPanel; t += kVectors * 8) {
+    ScoreColumns<kRows, kVectors>(columns + t, k_dim, q, scores + t, stream);
+  }
+  for (; t < last * kPanel; t += kPanel) {
+    ScoreColumns<kRows, 2>(columns + t, k_dim, q, scores + t, stream);
   }
 }
 
 // Value sums of kVectors * 8 dimensions from `i`.
 template <int kRows, int kVectors>
-HWY_INLINE void AddValues(const uint16_t* const* rows, uint32_t begin,
-                          uint32_t end, size_t i, const float* weights,
-                          const float* shrink, float* out, size_t stride) {
+HWY_INLINE void AddValues(const uint16_t* const* panels, size_t v_dim, size_t i,
+                          uint32_t begin, uint32_t end,
+                          const float* HWY_RESTRICT weights,
+                          const float* HWY_RESTRICT shrink,
+                          float* HWY_RESTRICT out, size_t stride,
+                          PrefetchStream& stream) {
   const D8 d;
   V8 sums[kRows][kVectors];
 #pragma GCC unroll 4
@@ -90,14 +119,19 @@ HWY_INLINE void AddValues(const uint16_t* const* rows, uint32_t begin,
     }
   }
   for (size_t t = begin; t < end; ++t) {
-    const uint16_t* row = rows[t] + i;
+    PrefetchStep<kVectors>(stream, t);
+    const uint16_t* row = TokenRow(panels, v_dim, t) + i;
+    V8 weight[kRows];
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      weight[r] = hn::Set(d, weights[r * kTileTokens + t]);
+    }
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       const V8 value = Promote8(hn::LoadU(DU8(), row + v * 8));
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
-        sums[r][v] = hn::MulAdd(hn::Set(d, weights[r * kTileTokens + t]), value,
-                                sums[r][v]);
+        sums[r][v] = hn::MulAdd(weight[r], value, sums[r][v]);
       }
     }
   }
@@ -113,24 +147,20 @@ HWY_INLINE void AddValues(const uint16_t* const* rows, uint32_t begin,
 // out[r] = out[r] * shrink[r] + weights[r] * values over tokens [begin, end).
 // Requires: v_dim is a multiple of 8.
 template <int kRows>
-HWY_NOINLINE void FusedValues(const uint16_t* const* rows,
-                              const uint16_t* const* next, uint32_t v_dim,
+HWY_NOINLINE void FusedValues(const uint16_t* const* panels, size_t v_dim,
                               uint32_t begin, uint32_t end,
-                              const float* HWY_RESTRICT weights,
-                              const float* HWY_RESTRICT shrink,
-                              float* HWY_RESTRICT out, size_t stride) {
-  // Enough sums to hide the latency of an addition, few enough for registers.
-  constexpr int kVectors = kRows <= 1 ? 8 : kRows <= 3 ? 4 : 2;
+                              const float* weights, const float* shrink,
+                              float* out, size_t stride,
+                              PrefetchStream stream) {
+  constexpr int kVectors = FusedVectors(kRows);
   size_t i = 0;
   for (; i + kVectors * 8 <= v_dim; i += kVectors * 8) {
-    AddValues<kRows, kVectors>(rows, begin, end, i, weights, shrink, out,
-                               stride);
+    AddValues<kRows, kVectors>(panels, v_dim, i, begin, end, weights, shrink,
+                               out, stride, stream);
   }
   for (; i < v_dim; i += 8) {
-    AddValues<kRows, 1>(rows, begin, end, i, weights, shrink, out, stride);
-  }
-  if (next != nullptr) {
-    for (uint32_t t = begin; t < end; ++t) PrefetchRow(next[t], v_dim);
+    AddValues<kRows, 1>(panels, v_dim, i, begin, end, weights, shrink, out,
+                        stride, stream);
   }
 }
 #endif  // EVERWARM_HAS_F16

@@ -27,16 +27,56 @@ HWY_BEFORE_NAMESPACE();
 namespace everwarm::kernels::HWY_NAMESPACE {
 namespace {
 
-// Where the tokens of a tile lie for one KV head.
+// Halves on a cache line.
+constexpr uint32_t kLineHalves = 32;
+// A panel's tokens lie in one block, one after the other.
+constexpr uint32_t kTilePanels = kTileTokens / kPanel;
+
+// Where the panels of a tile lie for one KV head; null where nobody looks.
 struct TileRows {
-  const uint16_t* keys[kTileTokens];
-  const uint16_t* values[kTileTokens];
+  const uint16_t* keys[kTilePanels];
+  const uint16_t* values[kTilePanels];
 };
 
-HWY_INLINE void PrefetchRow(const uint16_t* row, uint32_t dim) {
-  constexpr uint32_t kLineHalves = 32;
-  for (uint32_t i = 0; i < dim; i += kLineHalves) hwy::Prefetch(row + i);
+HWY_INLINE const uint16_t* TokenRow(const uint16_t* const* panels, size_t dim,
+                                    size_t t) {
+  return panels[t / kPanel] + t % kPanel * dim;
 }
+
+// Asks for the panels of one plane line by line, as work goes on.
+class PrefetchStream {
+ public:
+  // Nothing to ask for.
+  PrefetchStream() = default;
+  PrefetchStream(const uint16_t* const* panels, size_t dim)
+      : panels_(panels),
+        end_(panels + kTilePanels),
+        panel_halves_(dim * kPanel) {
+    Open();
+  }
+  HWY_INLINE void Next() {
+    if (at_ == nullptr) return;
+    hwy::Prefetch(at_);
+    at_ += kLineHalves;
+    if (at_ >= stop_) Open();
+  }
+  void Rest() {
+    while (at_ != nullptr) Next();
+  }
+
+ private:
+  void Open() {
+    at_ = nullptr;
+    while (panels_ != end_ && at_ == nullptr) at_ = *panels_++;
+    stop_ = at_ + (at_ == nullptr ? 0 : panel_halves_);
+  }
+
+  const uint16_t* const* panels_ = nullptr;
+  const uint16_t* const* end_ = nullptr;
+  size_t panel_halves_ = 0;
+  const uint16_t* at_ = nullptr;
+  const uint16_t* stop_ = nullptr;
+};
 
 #if EVERWARM_HAS_F16
 namespace hn = hwy::HWY_NAMESPACE;
@@ -87,62 +127,60 @@ HWY_INLINE void Transpose8(D d, V (&v)[8]) {
   v[7] = hn::BitCast(d, hn::InterleaveUpper(d64, c3, e3));
 }
 
-// Calls use(j, keys) for dimensions j = 0 .. 15 from `i` of 8 tokens, in order.
+// Calls use(j, halves) for dimensions j = 0 .. 7 from `i`, each with the 16
+// tokens of a panel.
 template <class Use>
-HWY_INLINE void ForKeys16(const uint16_t* const* rows, size_t i, Use use) {
+HWY_INLINE void ForKeys8(const uint16_t* panel, size_t k_dim, size_t i,
+                         Use use) {
   const DU16 d;
+  const DU8 d8;
   VU16 v[8];
 #pragma GCC unroll 8
-  for (int j = 0; j < 8; ++j) v[j] = hn::LoadU(d, rows[j] + i);
+  for (size_t j = 0; j < 8; ++j) {
+    v[j] = hn::Combine(d, hn::LoadU(d8, panel + (j + 8) * k_dim + i),
+                       hn::LoadU(d8, panel + j * k_dim + i));
+  }
   Transpose8(d, v);
 #pragma GCC unroll 8
-  for (int j = 0; j < 8; ++j) use(j, Promote8(hn::LowerHalf(DU8(), v[j])));
-#pragma GCC unroll 8
-  for (int j = 0; j < 8; ++j) use(j + 8, Promote8(hn::UpperHalf(DU8(), v[j])));
-}
-
-// The same for 8 dimensions.
-template <class Use>
-HWY_INLINE void ForKeys8(const uint16_t* const* rows, size_t i, Use use) {
-  const DU8 d;
-  VU8 v[8];
-#pragma GCC unroll 8
-  for (int j = 0; j < 8; ++j) v[j] = hn::LoadU(d, rows[j] + i);
-  Transpose8(d, v);
-#pragma GCC unroll 8
-  for (int j = 0; j < 8; ++j) use(j, Promote8(v[j]));
+  for (size_t j = 0; j < 8; ++j) use(j, v[j]);
 }
 #endif  // EVERWARM_HAS_F16
 
-// Converts the keys of panels [first, last) of the tile: rows [kTileTokens] of
-// [k_dim] halves to keys [panel, k_dim, kPanel].
-HWY_NOINLINE void ConvertKeys(const uint16_t* const* rows, size_t k_dim,
+// Converts the keys of panels [first, last) of the tile to keys
+// [panel, k_dim, kPanel].
+HWY_NOINLINE void ConvertKeys(const uint16_t* const* panels, size_t k_dim,
                               uint32_t first, uint32_t last,
                               float* HWY_RESTRICT keys) {
-  for (uint32_t t = first * kPanel; t < last * kPanel; t += 8) {
-    float* to = keys + t / kPanel * k_dim * kPanel + t % kPanel;
+  for (size_t p = first; p < last; ++p) {
+    const uint16_t* panel = panels[p];
+    float* to = keys + p * k_dim * kPanel;
     size_t i = 0;
 #if EVERWARM_HAS_F16
-    const auto store = [&](size_t j, V8 key) HWY_ATTR {
-      hn::Store(key, D8(), to + (i + j) * kPanel);
-    };
-    for (; i + 16 <= k_dim; i += 16) ForKeys16(rows + t, i, store);
-    for (; i + 8 <= k_dim; i += 8) ForKeys8(rows + t, i, store);
+    for (; i + 8 <= k_dim; i += 8) {
+      ForKeys8(panel, k_dim, i, [&](size_t j, VU16 v) HWY_ATTR {
+        float* at = to + (i + j) * kPanel;
+        hn::Store(Promote8(hn::LowerHalf(DU8(), v)), D8(), at);
+        hn::Store(Promote8(hn::UpperHalf(DU8(), v)), D8(), at + 8);
+      });
+    }
 #endif
     for (; i < k_dim; ++i) {
-      for (int j = 0; j < 8; ++j) to[i * kPanel + j] = F16ToF32(rows[t + j][i]);
+      for (size_t j = 0; j < kPanel; ++j) {
+        to[i * kPanel + j] = F16ToF32(panel[j * k_dim + i]);
+      }
     }
   }
 }
 
 // Dimensions [i, i + kPanel) of tokens [begin, end), in plain C++.
-inline uint16_t ConvertPanel(const uint16_t* const* rows, uint32_t v_dim,
+inline uint16_t ConvertPanel(const uint16_t* const* panels, uint32_t v_dim,
                              uint32_t i, uint32_t begin, uint32_t end,
                              float* to) {
   uint16_t largest = 0;
   for (uint32_t t = begin; t < end; ++t) {
+    const uint16_t* row = TokenRow(panels, v_dim, t);
     for (uint32_t j = 0; j < kPanel; ++j) {
-      const uint16_t half = i + j < v_dim ? rows[t][i + j] : 0;
+      const uint16_t half = i + j < v_dim ? row[i + j] : 0;
       largest = std::max<uint16_t>(largest, half & 0x7FFF);
       to[t * kPanel + j] = F16ToF32(half);
     }
@@ -150,10 +188,10 @@ inline uint16_t ConvertPanel(const uint16_t* const* rows, uint32_t v_dim,
   return largest;
 }
 
-// Converts tokens [begin, end) of the values: rows [kTileTokens] of [v_dim]
-// halves to values [panel, kTileTokens, kPanel], with zeros beyond v_dim.
-// Returns whether all of them are finite.
-HWY_NOINLINE bool ConvertValues(const uint16_t* const* rows, uint32_t v_dim,
+// Converts tokens [begin, end) of the tile's values to values
+// [v_dim / kPanel, kTileTokens, kPanel], with zeros beyond v_dim. Returns
+// whether all of them are finite.
+HWY_NOINLINE bool ConvertValues(const uint16_t* const* panels, uint32_t v_dim,
                                 uint32_t begin, uint32_t end,
                                 float* HWY_RESTRICT values) {
   uint16_t largest = 0;
@@ -165,8 +203,9 @@ HWY_NOINLINE bool ConvertValues(const uint16_t* const* rows, uint32_t v_dim,
   for (; i + kPanel <= v_dim; i += kPanel) {
     float* to = values + size_t{i} * kTileTokens;
     for (uint32_t t = begin; t < end; ++t) {
-      const VU8 low = hn::LoadU(d, rows[t] + i);
-      const VU8 high = hn::LoadU(d, rows[t] + i + 8);
+      const uint16_t* row = TokenRow(panels, v_dim, t);
+      const VU8 low = hn::LoadU(d, row + i);
+      const VU8 high = hn::LoadU(d, row + i + 8);
       most = hn::Max(most, hn::And(low, mask));
       most = hn::Max(most, hn::And(high, mask));
       hn::Store(Promote8(low), D8(), to + t * kPanel);
@@ -176,7 +215,7 @@ HWY_NOINLINE bool ConvertValues(const uint16_t* const* rows, uint32_t v_dim,
   largest = hn::GetLane(hn::MaxOfLanes(d, most));
 #endif
   for (; i < v_dim; i += kPanel) {
-    largest = std::max(largest, ConvertPanel(rows, v_dim, i, begin, end,
+    largest = std::max(largest, ConvertPanel(panels, v_dim, i, begin, end,
                                              values + size_t{i} * kTileTokens));
   }
   return largest < 0x7C00;

@@ -54,35 +54,23 @@ struct Tile {
   }
 };
 
-// Positions outside of what all spans see together stand for the nearest one
-// inside: their scores are never used, and their own bytes may be anything or
-// not there.
-void HeadRows(const PartitionArgs& args, TokenPos tile, size_t head_offset,
-              uint32_t dim, const uint16_t** rows) {
-  const TokenPos first = std::max(tile, args.spans[0].begin);
-  const TokenPos last =
-      std::min(tile + kTileTokens, args.spans[args.num_spans - 1].end);
-  for (TokenPos pos = first; pos < last;) {
-    const uint32_t token = pos % args.block_tokens;
-    const uint32_t count = std::min(args.block_tokens - token, last - pos);
-    const std::byte* head = args.blocks[pos / args.block_tokens] + head_offset;
-    const auto* row =
-        reinterpret_cast<const uint16_t*>(head) + size_t{token} * dim;
-    for (uint32_t j = 0; j < count; ++j) rows[pos - tile + j] = row + j * dim;
-    pos += count;
-  }
-  std::fill(rows, rows + (first - tile), rows[first - tile]);
-  std::fill(rows + (last - tile), rows + kTileTokens, rows[last - tile - 1]);
-}
-
-// False if no span sees anything of the tile.
+// Finds the panels in which some span sees something; false if there is none.
 bool FindRows(const PartitionArgs& args, TokenPos tile, TileRows& rows) {
-  if (tile >= args.spans[args.num_spans - 1].end ||
-      tile + kTileTokens <= args.spans[0].begin) {
-    return false;
+  const TokenPos begin = std::max(tile, args.spans[0].begin);
+  const TokenPos end =
+      std::min(tile + kTileTokens, args.spans[args.num_spans - 1].end);
+  if (begin >= end) return false;
+  rows = {};
+  for (TokenPos pos = begin / kPanel * kPanel; pos < end; pos += kPanel) {
+    const std::byte* slot = args.blocks[pos / args.block_tokens];
+    const size_t token = pos % args.block_tokens;
+    const uint32_t panel = (pos - tile) / kPanel;
+    rows.keys[panel] = reinterpret_cast<const uint16_t*>(slot + args.k_offset) +
+                       token * args.k_dim;
+    rows.values[panel] =
+        reinterpret_cast<const uint16_t*>(slot + args.v_offset) +
+        token * args.v_dim;
   }
-  HeadRows(args, tile, args.k_offset, args.k_dim, rows.keys);
-  HeadRows(args, tile, args.v_offset, args.v_dim, rows.values);
   return true;
 }
 
@@ -167,48 +155,71 @@ void Values(const Tile& tile, bool exact) {
   }
 }
 
+// Rows at which storing a tile of floats begins to pay.
+constexpr uint32_t kMaxFusedRows = 8;
+
 #if EVERWARM_HAS_F16
 template <int kRows>
+void FusedScoreRows(const Tile& tile, size_t row, const uint16_t* columns,
+                    const PrefetchStream& stream) {
+  const size_t k_dim = tile.args.k_dim;
+  FusedScores<kRows>(columns, k_dim, tile.seen.begin / kPanel,
+                     (tile.seen.end + kPanel - 1) / kPanel,
+                     tile.args.query + row * k_dim,
+                     tile.scratch.scores + row * kTileTokens, stream);
+}
+
+template <int kRows>
+void FusedAddRows(const Tile& tile, size_t row, const PrefetchStream& stream) {
+  const size_t stride = ValueStride(tile.args.v_dim);
+  FusedValues<kRows>(tile.rows.values, tile.args.v_dim, tile.seen.begin,
+                     tile.seen.end, tile.scratch.scores + row * kTileTokens,
+                     tile.scratch.shrink + row, tile.sums.value + row * stride,
+                     stride, stream);
+}
+
 void FusedTile(const Tile& tile) {
   const PartitionArgs& args = tile.args;
-  const size_t row = tile.first_row;
-  const size_t stride = ValueStride(args.v_dim);
-  float* scores = tile.scratch.scores + row * kTileTokens;
-  FusedScores<kRows>(tile.rows.keys, tile.next ? tile.next->keys : nullptr,
-                     args.k_dim, tile.seen.begin / kPanel,
-                     (tile.seen.end + kPanel - 1) / kPanel,
-                     args.query + row * args.k_dim, scores);
+  // The room of a tile of floats is more than enough.
+  auto* columns = reinterpret_cast<uint16_t*>(tile.scratch.keys);
+  TransposeKeys(tile.rows.keys, args.k_dim, tile.seen.begin / kPanel,
+                (tile.seen.end + kPanel - 1) / kPanel, columns);
+  PrefetchStream keys;
+  PrefetchStream values;
+  if (tile.next != nullptr) {
+    keys = PrefetchStream(tile.next->keys, args.k_dim);
+    values = PrefetchStream(tile.next->values, args.v_dim);
+  }
+  for (uint32_t row = tile.first_row; row < tile.last_row; row += 4) {
+    const uint32_t count = tile.last_row - row;
+    if (count == 1) FusedScoreRows<1>(tile, row, columns, keys);
+    if (count == 2) FusedScoreRows<2>(tile, row, columns, keys);
+    if (count == 3) FusedScoreRows<3>(tile, row, columns, keys);
+    if (count >= 4) FusedScoreRows<4>(tile, row, columns, keys);
+    keys = {};
+  }
   Weights(tile);
-  FusedValues<kRows>(tile.rows.values, tile.next ? tile.next->values : nullptr,
-                     args.v_dim, tile.seen.begin, tile.seen.end, scores,
-                     tile.scratch.shrink + row, tile.sums.value + row * stride,
-                     stride);
+  for (uint32_t row = tile.first_row; row < tile.last_row; row += 4) {
+    const uint32_t count = tile.last_row - row;
+    if (count == 1) FusedAddRows<1>(tile, row, values);
+    if (count == 2) FusedAddRows<2>(tile, row, values);
+    if (count == 3) FusedAddRows<3>(tile, row, values);
+    if (count >= 4) FusedAddRows<4>(tile, row, values);
+    values = {};
+  }
 }
 #endif
 
-// Whether a few rows see the same tokens, in widths that registers hold.
+// Handles a few rows that see the same tokens, in widths of whole vectors.
 bool TryFused(const Tile& tile) {
 #if EVERWARM_HAS_F16
+  if (tile.last_row - tile.first_row > kMaxFusedRows) return false;
   if (tile.args.k_dim % 8 != 0 || tile.args.v_dim % 8 != 0) return false;
   const TileSpan first = tile.Span(tile.first_row);
   const TileSpan last = tile.Span(tile.last_row - 1);
   if (first.begin != last.begin || first.end != last.end) return false;
-  switch (tile.last_row - tile.first_row) {
-    case 1:
-      FusedTile<1>(tile);
-      return true;
-    case 2:
-      FusedTile<2>(tile);
-      return true;
-    case 3:
-      FusedTile<3>(tile);
-      return true;
-    case kMaxFusedRows:
-      FusedTile<kMaxFusedRows>(tile);
-      return true;
-    default:
-      return false;
-  }
+  FusedTile(tile);
+  return true;
 #else
   (void)tile;
   return false;

@@ -45,7 +45,7 @@ struct PartitionScratch {
 
 struct PartitionArgs {
   std::byte* const* blocks = nullptr;  // by span index of the sequence
-  uint32_t block_tokens = 0;
+  uint32_t block_tokens = 0;           // a multiple of kPanel
   uint32_t k_dim = 0;
   uint32_t v_dim = 0;
   size_t k_offset = 0;  // of the KV head's row in a slot, bytes
