@@ -162,6 +162,10 @@ void BlockWriter::Run() {
   Work work = TakeWork();
   Remove(work.removals);
   SetTimes(work.touches);
+  if (!work.finished.empty()) {
+    work.finished.clear();
+    state_->WakeUp();
+  }
   WriteBatch(work);
   bool again = false;
   {
@@ -192,11 +196,19 @@ void BlockWriter::TakeBatch(Work& work) {
   while (!queue_.empty() && work.items.size() < options.max_batch_blocks) {
     const std::shared_ptr<PendingStore>& next = queue_.front();
     const BlockKey& key = next->request.identity.key;
+    if (const IndexEntry* entry = state_->index.Find({kOwnDir, key})) {
+      // Asked for twice, and done the first time.
+      state_->AddEvents({cache::StoredEvent{key, entry->bytes}});
+      work.finished.push_back(next);
+      queued_bytes_ -= next->bytes;
+      queue_.pop_front();
+      continue;
+    }
     if (!work.items.empty() && bytes + next->bytes > options.max_batch_bytes) {
       break;
     }
     if (!keys.insert(key).second) {
-      break;  // Asked for twice: the second finds it done, or tries again.
+      break;  // The next batch finds it done, or tries again.
     }
     queued_bytes_ -= next->bytes;
     bytes += next->bytes;
@@ -253,8 +265,16 @@ void BlockWriter::WriteBatch(Work& work) {
     return;
   }
   for (Item& item : work.items) {
-    item.status = Cancelled(item) ? absl::CancelledError("removed")
-                                  : WriteTemp(item, work.keep);
+    const cache::BlockIdentity& identity = item.store->request.identity;
+    if (Cancelled(item)) {
+      item.status = absl::CancelledError("removed");
+    } else if (no_room_.contains({identity.parent, identity.key.group})) {
+      item.status = absl::ResourceExhaustedError(
+          "there was no room for the block before it");
+    } else {
+      item.status = WriteTemp(item, work.keep);
+    }
+    RememberRoom(identity.key, item.status);
   }
   for (Item& item : work.items) {
     if (item.status.ok()) {
@@ -270,6 +290,21 @@ void BlockWriter::WriteBatch(Work& work) {
   SyncDirectory(work.items);
   UpdateDirectoryBytes();
   Commit(work.items);
+}
+
+void BlockWriter::RememberRoom(const BlockKey& key,
+                               const absl::Status& status) {
+  // An engine that never hears of these again leaves them here; starting over
+  // costs a few useless writes.
+  constexpr size_t kMostRemembered = 65536;
+  if (absl::IsResourceExhausted(status)) {
+    if (no_room_.size() >= kMostRemembered) {
+      no_room_.clear();
+    }
+    no_room_.insert(key);
+  } else {
+    no_room_.erase(key);
+  }
 }
 
 absl::Status BlockWriter::WriteTemp(Item& item,

@@ -73,6 +73,8 @@ class BlockWriter : public std::enable_shared_from_this<BlockWriter> {
     std::vector<Removal> removals;
     std::vector<Touch> touches;
     std::vector<Item> items;
+    // Nothing to do for these but to let go of their blocks.
+    std::vector<std::shared_ptr<PendingStore>> finished;
     // Parents of all that is queued: evicting them would orphan it.
     absl::flat_hash_set<NodeId> keep;
   };
@@ -88,6 +90,7 @@ class BlockWriter : public std::enable_shared_from_this<BlockWriter> {
   void SetTimes(const std::vector<Touch>& touches);
 
   void WriteBatch(Work& work);
+  void RememberRoom(const BlockKey& key, const absl::Status& status);
   absl::Status WriteTemp(Item& item, const absl::flat_hash_set<NodeId>& keep);
   absl::Status WriteFile(Item& item, absl::Span<const ConstBytes> bytes);
   absl::Status SyncItem(Item& item);
@@ -119,6 +122,9 @@ class BlockWriter : public std::enable_shared_from_this<BlockWriter> {
   // A tail is packed into this.
   AlignedBuffer bounce_;
   uint64_t next_temp_ = 0;
+  // Blocks for which there was no room. What continues one of them would be of
+  // no use, and must not evict its own ancestors.
+  absl::flat_hash_set<BlockKey> no_room_;
 };
 
 // "tmp-<number>"; with the directory lock held, any such file is a dead one.

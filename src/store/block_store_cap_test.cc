@@ -1,0 +1,292 @@
+// The cap, the order in which blocks go, and what counts.
+#include <gtest/gtest.h>
+
+#include "testing/store_harness.h"
+
+namespace everwarm::store {
+namespace {
+
+using cache::BlockIdentity;
+using Op = FaultEnv::Op;
+
+// A block of group 0 on the simulated disk.
+constexpr uint64_t kFileBytes = 4096 + 12288;
+// /cache, our directory, and what a write reserves beyond its file.
+constexpr uint64_t kFixedBytes = 2 * 4096;
+constexpr uint64_t kSlackBytes = 8192;
+
+uint64_t CapFor(int blocks) {
+  return kFixedBytes + blocks * kFileBytes + kSlackBytes;
+}
+
+std::vector<BlockIdentity> ChainOf(uint32_t seed, TokenPos tokens,
+                                   uint8_t fingerprint = 1) {
+  return Chain(seed, tokens, TestFingerprint(fingerprint));
+}
+
+class BlockStoreCapTest : public ::testing::Test {
+ protected:
+  // Stores one block and lets a second pass.
+  void StoreOne(const BlockIdentity& identity) {
+    h_.StoreAll({identity});
+    h_.clock.Advance(std::chrono::seconds(1));
+  }
+  bool OnDisk(const BlockIdentity& identity) const {
+    return h_.env.Exists(h_.PathOf(identity));
+  }
+  StoreHarness h_;
+};
+
+TEST_F(BlockStoreCapTest, TheCapIsNeverPassedWhileWriting) {
+  h_.options.max_bytes = CapFor(5);
+  h_.options.max_batch_blocks = 3;
+  ASSERT_TRUE(h_.Open().ok());
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    h_.StoreAll(ChainOf(seed, 32));
+    h_.clock.Advance(std::chrono::seconds(1));
+    EXPECT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
+  }
+  EXPECT_LE(h_.env.peak_bytes(), h_.options.max_bytes);
+  // Each of the two in a batch reserves a little more than its file.
+  EXPECT_GE(h_.store->stats().entries, 4u);
+  EXPECT_EQ(h_.store->stats().evicted + h_.store->stats().entries, 40u);
+}
+
+TEST_F(BlockStoreCapTest, TheLeastRecentlyUsedLeafGoesFirstAndIsReported) {
+  h_.options.max_bytes = CapFor(4);
+  ASSERT_TRUE(h_.Open().ok());
+  const auto first = ChainOf(1, 32);
+  const auto second = ChainOf(2, 32);
+  for (const auto& identity : {first[0], first[1], second[0], second[1]}) {
+    StoreOne(identity);
+  }
+  h_.store->TakeEvents();
+  // The older conversation is used again, so the other one's leaf goes.
+  h_.store->Touch({{first[1].key, first[0].key}});
+  StoreOne(ChainOf(3, 16)[0]);
+  const auto dropped =
+      StoreHarness::Only<cache::DroppedEvent>(h_.store->TakeEvents());
+  ASSERT_EQ(dropped.size(), 1u);
+  EXPECT_EQ(dropped[0].key, second[1].key);
+  EXPECT_FALSE(OnDisk(second[1]));
+  EXPECT_TRUE(OnDisk(second[0]));
+}
+
+TEST_F(BlockStoreCapTest, AnAncestorStaysAsLongAsALeafIsThere) {
+  h_.options.max_bytes = CapFor(3);
+  ASSERT_TRUE(h_.Open().ok());
+  const auto chain = ChainOf(1, 48);
+  for (const BlockIdentity& identity : chain) {
+    StoreOne(identity);
+  }
+  StoreOne(ChainOf(2, 16)[0]);
+  EXPECT_TRUE(OnDisk(chain[0]));
+  EXPECT_TRUE(OnDisk(chain[1]));
+  EXPECT_FALSE(OnDisk(chain[2]));
+}
+
+TEST_F(BlockStoreCapTest, AConversationDoesNotEvictItsOwnBeginning) {
+  h_.options.max_bytes = CapFor(3);
+  ASSERT_TRUE(h_.Open().ok());
+  const auto chain = ChainOf(1, 16 * 5);
+  for (const BlockIdentity& identity : chain) {
+    StoreOne(identity);
+  }
+  EXPECT_TRUE(OnDisk(chain[0]));
+  EXPECT_TRUE(OnDisk(chain[1]));
+  EXPECT_TRUE(OnDisk(chain[2]));
+  const auto failed =
+      StoreHarness::Only<cache::StoreFailedEvent>(h_.store->TakeEvents());
+  ASSERT_FALSE(failed.empty());
+  EXPECT_TRUE(absl::IsResourceExhausted(failed[0].status));
+}
+
+TEST_F(BlockStoreCapTest, ABlockThatCannotEverFitEvictsNothing) {
+  h_.options.max_bytes = CapFor(1);
+  ASSERT_TRUE(h_.Open().ok());
+  StoreOne(ChainOf(1, 16)[0]);
+  h_.options.max_bytes = kFileBytes;
+  ASSERT_TRUE(h_.Open().ok());
+  EXPECT_TRUE(h_.entries.empty());
+  StoreOne(ChainOf(2, 16)[0]);
+  EXPECT_EQ(h_.store->stats().failed_stores, 1u);
+}
+
+TEST_F(BlockStoreCapTest, ASmallerCapIsKeptAtTheNextOpen) {
+  ASSERT_TRUE(h_.Open().ok());
+  for (uint32_t seed = 1; seed <= 6; ++seed) {
+    StoreOne(ChainOf(seed, 16)[0]);
+  }
+  h_.options.max_bytes = kFixedBytes + 2 * kFileBytes;
+  ASSERT_TRUE(h_.Open().ok());
+  ASSERT_EQ(h_.entries.size(), 2u);
+  EXPECT_LE(h_.env.used_bytes(), h_.options.max_bytes);
+  EXPECT_TRUE(OnDisk(ChainOf(5, 16)[0]));
+  EXPECT_TRUE(OnDisk(ChainOf(6, 16)[0]));
+  EXPECT_TRUE(h_.store->TakeEvents().empty());
+}
+
+TEST_F(BlockStoreCapTest, AnotherModelsFilesCountAndGoByAgeLeavesFirst) {
+  ASSERT_TRUE(h_.Open().ok());
+  const auto foreign = ChainOf(1, 48, 1);
+  for (const BlockIdentity& identity : foreign) {
+    StoreOne(identity);
+  }
+  std::vector<std::string> foreign_paths;
+  for (const BlockIdentity& identity : foreign) {
+    foreign_paths.push_back(h_.PathOf(identity));
+  }
+  h_.options.fingerprint = TestFingerprint(2);
+  h_.options.max_bytes = CapFor(5) + 4096;  // one more directory
+  ASSERT_TRUE(h_.Open().ok());
+  EXPECT_TRUE(h_.entries.empty());
+  EXPECT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
+  h_.env.ResetPeak();
+  // Two fit beside them; then the foreign leaf goes, not its parent, although
+  // that is older.
+  for (uint32_t seed = 1; seed <= 3; ++seed) {
+    StoreOne(ChainOf(seed, 16, 2)[0]);
+  }
+  EXPECT_TRUE(h_.env.Exists(foreign_paths[0]));
+  EXPECT_TRUE(h_.env.Exists(foreign_paths[1]));
+  EXPECT_FALSE(h_.env.Exists(foreign_paths[2]));
+  for (uint32_t seed = 4; seed <= 8; ++seed) {
+    StoreOne(ChainOf(seed, 16, 2)[0]);
+  }
+  EXPECT_FALSE(h_.env.Exists(foreign_paths[0]));
+  EXPECT_LE(h_.env.peak_bytes(), h_.options.max_bytes);
+  EXPECT_EQ(h_.store->stats().entries, 5u);
+  // Nothing that is ours was touched before the older ones were gone.
+  EXPECT_EQ(
+      StoreHarness::Only<cache::DroppedEvent>(h_.store->TakeEvents()).size(),
+      3u);
+}
+
+TEST_F(BlockStoreCapTest, AnotherModelsFilesAreLeftAloneWhileThereIsRoom) {
+  ASSERT_TRUE(h_.Open().ok());
+  const auto foreign = ChainOf(1, 40, 1);
+  h_.StoreAll(foreign);
+  h_.options.fingerprint = TestFingerprint(2);
+  ASSERT_TRUE(h_.Open().ok());
+  h_.StoreAll(ChainOf(1, 40, 2));
+  h_.options.fingerprint = TestFingerprint(1);
+  ASSERT_TRUE(h_.Open().ok());
+  EXPECT_EQ(h_.entries.size(), 3u);
+  for (const BlockIdentity& identity : foreign) {
+    EXPECT_TRUE(h_.LoadAndCheck(identity).ok());
+  }
+}
+
+TEST_F(BlockStoreCapTest, TimesFromTheFutureOrBefore1970DoNotProtect) {
+  ASSERT_TRUE(h_.Open().ok());
+  const auto future = ChainOf(1, 16)[0];
+  const auto past = ChainOf(2, 16)[0];
+  const auto normal = ChainOf(3, 16)[0];
+  for (const auto& identity : {future, past, normal}) {
+    StoreOne(identity);
+  }
+  h_.env.SetTime(h_.PathOf(future),
+                 h_.clock.WallNow() + std::chrono::hours(1000));
+  h_.env.SetTime(h_.PathOf(past), Clock::Wall(-std::chrono::hours(1000)));
+  h_.options.max_bytes = CapFor(3);
+  ASSERT_TRUE(h_.Open().ok());
+  h_.clock.Advance(std::chrono::seconds(1));
+  h_.store->Touch({{normal.key}});
+  StoreOne(ChainOf(4, 16)[0]);
+  EXPECT_FALSE(OnDisk(past));
+  EXPECT_TRUE(OnDisk(future));
+  StoreOne(ChainOf(5, 16)[0]);
+  EXPECT_FALSE(OnDisk(future));
+  EXPECT_TRUE(OnDisk(normal));
+}
+
+TEST_F(BlockStoreCapTest, FilesSetAsideCountAndGoBeforeGoodOnes) {
+  ASSERT_TRUE(h_.Open().ok());
+  const auto good = ChainOf(1, 16)[0];
+  const auto bad = ChainOf(2, 16)[0];
+  StoreOne(good);
+  StoreOne(bad);
+  h_.env.Put(h_.PathOf(bad), FaultEnv::Bytes(kFileBytes));
+  // One more directory: damaged/.
+  h_.options.max_bytes = CapFor(2) + 4096;
+  ASSERT_TRUE(h_.Open().ok());
+  EXPECT_EQ(h_.store->stats().damaged, 1u);
+  ASSERT_TRUE(h_.Open().ok());
+  EXPECT_EQ(h_.store->stats().damaged, 0u);
+  EXPECT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
+  StoreOne(ChainOf(3, 16)[0]);
+  EXPECT_TRUE(OnDisk(good));
+  EXPECT_EQ(h_.store->stats().entries, 2u);
+}
+
+TEST_F(BlockStoreCapTest, AFullDiskEvictsAndTriesOnceMore) {
+  ASSERT_TRUE(h_.Open().ok());
+  const auto old = ChainOf(1, 32);
+  h_.StoreAll(old);
+  h_.store->TakeEvents();
+  h_.clock.Advance(std::chrono::seconds(1));
+  h_.env.FailCall(Op::kWrite, 1, absl::ResourceExhaustedError("ENOSPC"));
+  StoreOne(ChainOf(2, 16)[0]);
+  const auto events = h_.store->TakeEvents();
+  EXPECT_EQ(StoreHarness::Only<cache::StoredEvent>(events).size(), 1u);
+  EXPECT_FALSE(StoreHarness::Only<cache::DroppedEvent>(events).empty());
+  EXPECT_FALSE(h_.HasTempFiles());
+  EXPECT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
+}
+
+TEST_F(BlockStoreCapTest, ADiskThatSomebodyElseFilledStoresNothingAndRecovers) {
+  ASSERT_TRUE(h_.Open().ok());
+  const auto chain = ChainOf(1, 16);
+  h_.env.Put("/filler", FaultEnv::Bytes(100000));
+  h_.env.set_capacity(h_.env.used_bytes() + 5000);
+  h_.StoreAll(chain);
+  const auto failed =
+      StoreHarness::Only<cache::StoreFailedEvent>(h_.store->TakeEvents());
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_TRUE(absl::IsResourceExhausted(failed[0].status));
+  EXPECT_FALSE(h_.HasTempFiles());
+  ASSERT_TRUE(h_.env.Unlink("/filler").ok());
+  h_.StoreAll(chain);
+  EXPECT_TRUE(h_.LoadAndCheck(chain[0]).ok());
+}
+
+TEST_F(BlockStoreCapTest, TheFileSystemKeepsItsFreeBytes) {
+  h_.env.set_capacity(1000000);
+  h_.options.min_free_bytes = 90000;
+  ASSERT_TRUE(h_.Open().ok());
+  for (uint32_t seed = 1; seed <= 100; ++seed) {
+    StoreOne(ChainOf(seed, 16)[0]);
+  }
+  EXPECT_LE(h_.env.peak_bytes(), 910000u);
+  EXPECT_GT(h_.env.peak_bytes(), 800000u);
+}
+
+TEST_F(BlockStoreCapTest, NoBlockIsGivenUpForRoomThatCannotBeMade) {
+  ASSERT_TRUE(h_.Open().ok());
+  const auto chain = ChainOf(1, 32);
+  h_.StoreAll(chain);
+  h_.env.Put("/filler", FaultEnv::Bytes(1000000));
+  h_.env.set_capacity(h_.env.used_bytes() + 5000);
+  h_.options.min_free_bytes = 100000;
+  ASSERT_TRUE(h_.Open().ok());
+  h_.StoreAll(ChainOf(2, 16));
+  EXPECT_EQ(h_.store->stats().evicted, 0u);
+  EXPECT_EQ(h_.store->stats().failed_stores, 1u);
+  EXPECT_TRUE(OnDisk(chain[1]));
+}
+
+TEST_F(BlockStoreCapTest, EvictedFilesThatCannotBeRemovedStayCounted) {
+  h_.options.max_bytes = CapFor(3);
+  ASSERT_TRUE(h_.Open().ok());
+  for (uint32_t seed = 1; seed <= 3; ++seed) {
+    StoreOne(ChainOf(seed, 16)[0]);
+  }
+  h_.env.FailCall(Op::kUnlink, 1, absl::PermissionDeniedError("EPERM"));
+  StoreOne(ChainOf(4, 16)[0]);
+  EXPECT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
+  EXPECT_LE(h_.env.peak_bytes(), h_.options.max_bytes);
+  EXPECT_TRUE(OnDisk(ChainOf(4, 16)[0]));
+}
+
+}  // namespace
+}  // namespace everwarm::store
