@@ -1,0 +1,299 @@
+#include "server/server.h"
+
+#include <httplib.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <exception>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/access.h"
+#include "server/api.h"
+#include "server/api_error.h"
+
+namespace everwarm::server {
+namespace {
+
+struct Route {
+  std::string_view method;
+  const char* path;
+  void (Api::*handler)(const httplib::Request&, httplib::Response&);
+};
+
+constexpr std::array<Route, 9> kRoutes = {{
+    {"GET", "/health", &Api::Health},
+    {"GET", "/v1/models", &Api::Models},
+    {"GET", "/v1/models/:id", &Api::Model},
+    {"POST", "/v1/chat/completions", &Api::ChatCompletions},
+    {"POST", "/v1/completions", &Api::Completions},
+    {"POST", "/tokenize", &Api::Tokenize},
+    {"POST", "/detokenize", &Api::Detokenize},
+    {"GET", "/stats", &Api::Stats},
+    {"POST", "/admin/cache/flush", &Api::Flush},
+}};
+
+// The method that a path wants, or nothing when there is no such path.
+std::string_view MethodOf(std::string_view path) {
+  for (const Route& route : kRoutes) {
+    if (path == route.path) {
+      return route.method;
+    }
+  }
+  return "";
+}
+
+// Seconds that a client may take to send or to receive the next piece.
+constexpr time_t kReadTimeout = 30;
+constexpr time_t kWriteTimeout = 30;
+// Connections that wait for a worker; more are closed.
+constexpr size_t kMaxQueuedConnections = 512;
+
+using Handled = httplib::Server::HandlerResponse;
+
+}  // namespace
+
+absl::Status Server::Config::Validate() const {
+  if (host.empty()) {
+    return absl::InvalidArgumentError("the host is empty");
+  }
+  if (port < 0 || port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the port must be from 0 to 65535, and is ", port));
+  }
+  if (max_body_bytes == 0) {
+    return absl::InvalidArgumentError("the largest body must not be 0 bytes");
+  }
+  if (max_open_requests == 0 || max_open_requests >= http_threads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("open requests (", max_open_requests,
+                     ") must be at least 1 and fewer than HTTP threads (",
+                     http_threads, ")"));
+  }
+  return absl::OkStatus();
+}
+
+struct Server::Impl {
+  Impl(Config config_in, const Clock* clock, Logger logger_in)
+      : config(std::move(config_in)),
+        logger(logger_in),
+        access(config.api_key, config.admin_from_anywhere),
+        api(config, clock, logger_in) {}
+
+  void SetUp();
+  void Protect();
+  void AnswerHttpErrors();
+  // Before a body is read: who asks, and are we ready?
+  Handled Admit(const httplib::Request& request, httplib::Response& response);
+  void FillError(const httplib::Request& request, httplib::Response& response);
+  void Serve();
+
+  const Config config;
+  const Logger logger;
+  const AccessRules access;
+  Api api;
+  httplib::Server http;
+  // errno of bind() or listen(); the library keeps only that it failed.
+  std::atomic<int> bind_errno{0};
+  std::atomic<int> port{0};
+  std::thread thread;
+};
+
+void Server::Impl::SetUp() {
+  // Without SO_REUSEPORT, which would let two servers share a port in silence.
+  http.set_socket_options([](socket_t socket) {
+    httplib::set_socket_opt(socket, SOL_SOCKET, SO_REUSEADDR, 1);
+  });
+  http.set_payload_max_length(config.max_body_bytes);
+  http.set_read_timeout(kReadTimeout);
+  http.set_write_timeout(kWriteTimeout);
+  http.new_task_queue = [this]() -> httplib::TaskQueue* {
+    return new httplib::ThreadPool(config.http_threads, config.http_threads,
+                                   kMaxQueuedConnections);
+  };
+  http.set_error_logger(
+      [this](const httplib::Error& error, const httplib::Request*) {
+        if (error == httplib::Error::BindIPAddress ||
+            error == httplib::Error::Listen) {
+          bind_errno.store(errno);
+        }
+      });
+  Protect();
+  AnswerHttpErrors();
+  for (const Route& route : kRoutes) {
+    const auto handler = [this, route](const httplib::Request& request,
+                                       httplib::Response& response) {
+      (api.*route.handler)(request, response);
+    };
+    if (route.method == "GET") {
+      http.Get(route.path, handler);
+    } else {
+      http.Post(route.path, handler);
+    }
+  }
+}
+
+void Server::Impl::Protect() {
+  http.set_pre_routing_handler(
+      [this](const httplib::Request& request, httplib::Response& response) {
+        return Admit(request, response);
+      });
+}
+
+Handled Server::Impl::Admit(const httplib::Request& request,
+                            httplib::Response& response) {
+  const std::string authorization = request.get_header_value("Authorization");
+  const std::string x_api_key = request.get_header_value("X-Api-Key");
+  switch (access.Check({.path = request.path,
+                        .remote_address = request.remote_addr,
+                        .authorization = authorization,
+                        .x_api_key = x_api_key})) {
+    case Access::kAllowed:
+      break;
+    case Access::kWrongKey:
+      response.set_header("WWW-Authenticate", "Bearer");
+      SetError(response,
+               HttpError(401,
+                         "the API key is missing or wrong; send it as "
+                         "'Authorization: Bearer KEY'"));
+      return Handled::Handled;
+    case Access::kNotFromThere:
+      SetError(response, HttpError(403,
+                                   "without an API key, /admin/ answers "
+                                   "only requests from this machine"));
+      return Handled::Handled;
+  }
+  if (!api.ready() && request.path != "/health") {
+    absl::Status loading = absl::UnavailableError("the model is being loaded");
+    ApiError error = RefusalError(loading);
+    error.code = "loading";
+    SetError(response, error);
+    return Handled::Handled;
+  }
+  return Handled::Unhandled;
+}
+
+void Server::Impl::AnswerHttpErrors() {
+  http.set_error_handler(
+      [this](const httplib::Request& request, httplib::Response& response) {
+        if (response.body.empty()) {
+          FillError(request, response);
+        }
+        return Handled::Handled;
+      });
+  http.set_exception_handler([this](const httplib::Request& request,
+                                    httplib::Response& response,
+                                    std::exception_ptr exception) {
+    std::string what = "unknown";
+    try {
+      std::rethrow_exception(exception);
+    } catch (const std::bad_alloc&) {
+      what = "out of memory";
+    } catch (const std::exception& error) {
+      what = error.what();
+    } catch (...) {
+    }
+    logger->error("{} {}: {}", request.method, request.path, what);
+    ApiError error = HttpError(500, "the server failed on this request");
+    error.code = "internal";
+    SetError(response, error);
+  });
+}
+
+void Server::Impl::FillError(const httplib::Request& request,
+                             httplib::Response& response) {
+  switch (response.status) {
+    case 404: {
+      const std::string method(MethodOf(request.path));
+      if (method.empty()) {
+        SetError(response, HttpError(404, "there is no such path here"));
+      } else {
+        response.set_header("Allow", method);
+        SetError(response, HttpError(405, absl::StrCat("this path takes ",
+                                                       method, " only")));
+      }
+      return;
+    }
+    case 413:
+      SetError(
+          response,
+          HttpError(413, absl::StrCat("the body is larger than ",
+                                      FormatBytes(config.max_body_bytes))));
+      return;
+    default:
+      SetError(response,
+               HttpError(response.status,
+                         absl::StrCat("HTTP: ", httplib::status_message(
+                                                    response.status))));
+  }
+}
+
+void Server::Impl::Serve() {
+  try {
+    if (!http.listen_after_bind()) {
+      logger->error("the HTTP server ended: no more connections");
+    }
+  } catch (const std::exception& error) {
+    logger->error("the HTTP server ended: {}", error.what());
+  }
+}
+
+Server::Server(Config config, const Clock* clock, Logger logger)
+    : impl_(std::make_unique<Impl>(std::move(config), clock,
+                                   std::move(logger))) {}
+
+Server::~Server() { Stop(std::chrono::milliseconds(0)); }
+
+absl::Status Server::Start() {
+  const Config& config = impl_->config;
+  EW_RETURN_IF_ERROR(config.Validate());
+  impl_->SetUp();
+  int port = -1;
+  if (config.port == 0) {
+    port = impl_->http.bind_to_any_port(config.host);
+  } else if (impl_->http.bind_to_port(config.host, config.port)) {
+    port = config.port;
+  }
+  if (port < 0) {
+    const int error = impl_->bind_errno.load();
+    if (error == 0 || error == EADDRNOTAVAIL) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cannot listen on '", config.host,
+                       "': it is no address of this machine"));
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot listen on ", config.host, " port ", config.port,
+                     ": ", std::system_category().message(error)));
+  }
+  impl_->port.store(port);
+  impl_->thread = std::thread([impl = impl_.get()] { impl->Serve(); });
+  impl_->http.wait_until_ready();
+  return absl::OkStatus();
+}
+
+int Server::port() const { return impl_->port.load(); }
+
+void Server::SetReady(engine::Engine* engine, const TextFront* text_front) {
+  impl_->api.SetReady(engine, text_front);
+}
+
+void Server::Stop(std::chrono::milliseconds drain) {
+  if (!impl_->thread.joinable()) {
+    return;
+  }
+  impl_->api.gate().Close();
+  if (!impl_->api.gate().WaitUntilEmpty(drain)) {
+    impl_->logger->warn("{} open requests are cut off",
+                        impl_->api.gate().open());
+  }
+  impl_->api.CutOff();
+  impl_->http.stop();
+  impl_->thread.join();
+}
+
+}  // namespace everwarm::server

@@ -1,0 +1,291 @@
+#include "server/server.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <thread>
+
+#include "server/server_test_fixture.h"
+
+namespace everwarm::server {
+namespace {
+
+using ServerTest = ServerFixture;
+
+TEST_F(ServerTest, ItSaysLoadingUntilTheModelIsThere) {
+  StartLoading();
+  EXPECT_EQ(Get("/health").status, 503);
+  EXPECT_EQ(Get("/health").json()["status"], "loading");
+  const Answer early = Chat();
+  ExpectError(early, 503, "loading");
+  EXPECT_TRUE(early.HasHeader("Retry-After"));
+  ExpectError(Get("/v1/models"), 503, "loading");
+  server_->SetReady(&engine_, &text_front_);
+  EXPECT_EQ(Get("/health").status, 200);
+  EXPECT_EQ(Get("/health").json()["status"], "ok");
+  EXPECT_EQ(Chat().status, 200);
+}
+
+TEST_F(ServerTest, ABusyPortIsAClearError) {
+  Start();
+  Server::Config config = AnyPort();
+  config.port = server_->port();
+  Server second(config, &clock_, NullLogger());
+  const absl::Status status = second.Start();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find(std::to_string(config.port)),
+            absl::string_view::npos)
+      << status;
+  EXPECT_NE(status.message().find("in use"), absl::string_view::npos) << status;
+  ExpectAlive();
+}
+
+TEST_F(ServerTest, ABadHostIsAClearError) {
+  // 192.0.2.0/24 is for documentation: no machine has it.
+  for (const char* host : {"192.0.2.1", "no such host", "256.0.0.1.x:1"}) {
+    Server::Config config = AnyPort();
+    config.host = host;
+    Server server(config, &clock_, NullLogger());
+    const absl::Status status = server.Start();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_NE(status.message().find(host), absl::string_view::npos) << status;
+  }
+}
+
+TEST_F(ServerTest, AConfigThatCannotWorkIsRefused) {
+  Server::Config config;
+  EXPECT_TRUE(config.Validate().ok());
+  config.port = 65536;
+  EXPECT_FALSE(config.Validate().ok());
+  config = {};
+  config.host = "";
+  EXPECT_FALSE(config.Validate().ok());
+  config = {};
+  config.max_open_requests = config.http_threads;
+  EXPECT_FALSE(config.Validate().ok());
+}
+
+TEST_F(ServerTest, AChatReplyIsWholeAndSaysWhatItCost) {
+  FakeReplyScript script = {.pieces = {"hel", "lo"}};
+  script.usage.reuse = {.cached = 5, .ram = 3, .tier = 2, .matched = 5};
+  engine_.SetScript(script);
+  Start();
+  const Answer answer = Chat(R"(,"max_tokens":7,"temperature":0)");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const Json json = answer.json();
+  EXPECT_EQ(json["object"], "chat.completion");
+  EXPECT_EQ(json["model"], "fake-model");
+  EXPECT_TRUE(json["id"].get<std::string>().starts_with("chatcmpl-"));
+  EXPECT_EQ(json["choices"][0]["message"]["content"], "hello");
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(json["usage"]["prompt_tokens_details"]["cached_tokens"], 5);
+  EXPECT_EQ(json["usage"]["everwarm"]["cached_from_ssd"], 2);
+  const engine::Request request = engine_.last_request();
+  EXPECT_EQ(TextOf(request.prompt), "[user]hi\n[assistant]");
+  EXPECT_EQ(request.max_tokens, 7u);
+  EXPECT_EQ(request.sampling.temperature, 0.0f);
+  // The template's own end of a turn.
+  EXPECT_EQ(request.stops, std::vector<std::string>{"[user]"});
+}
+
+TEST_F(ServerTest, EveryReplyHasItsOwnId) {
+  Start();
+  EXPECT_NE(Chat().json()["id"], Chat().json()["id"]);
+}
+
+TEST_F(ServerTest, ACompletionOfTextAddsWhatTheModelExpects) {
+  engine_.SetScript({.pieces = {"Rhine"}});
+  Start();
+  const Answer answer =
+      Post("/v1/completions", R"({"prompt":"Rivers:","cache_salt":"me"})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.json()["object"], "text_completion");
+  EXPECT_EQ(answer.json()["choices"][0]["text"], "Rhine");
+  EXPECT_TRUE(answer.json()["id"].get<std::string>().starts_with("cmpl-"));
+  const engine::Request request = engine_.last_request();
+  EXPECT_EQ(TextOf(request.prompt), "\x01Rivers:");
+  EXPECT_EQ(request.name_space, "me");
+  EXPECT_EQ(request.max_tokens, 16u);
+}
+
+TEST_F(ServerTest, ACompletionOfTokensIsTakenAsItIs) {
+  Start();
+  EXPECT_EQ(Post("/v1/completions", R"({"prompt":[5,6,7]})").status, 200);
+  EXPECT_EQ(engine_.last_request().prompt, (std::vector<TokenId>{5, 6, 7}));
+  ExpectError(Post("/v1/completions", R"({"prompt":[5,256]})"), 400);
+  ExpectError(Post("/v1/completions", R"({"prompt":[2147483647]})"), 400);
+}
+
+TEST_F(ServerTest, AChatWithoutALimitMayFillTheContext) {
+  engine_.set_context_size(100);
+  Start();
+  EXPECT_EQ(Chat().status, 200);
+  const engine::Request request = engine_.last_request();
+  EXPECT_EQ(request.max_tokens, 100 - request.prompt.size());
+  EXPECT_EQ(Chat(R"(,"max_tokens":99999)").status, 200);
+  EXPECT_EQ(engine_.last_request().max_tokens, request.max_tokens);
+}
+
+TEST_F(ServerTest, NoTokensAtAllIsAReplyOfLengthZeroThatSaysSo) {
+  engine_.SetScript({.reason = engine::FinishReason::kLength});
+  Start();
+  const Answer answer = Chat(R"(,"max_tokens":0)");
+  ASSERT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.json()["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(answer.json()["choices"][0]["message"]["content"], "");
+  EXPECT_EQ(answer.json()["usage"]["completion_tokens"], 0);
+  EXPECT_EQ(engine_.last_request().max_tokens, 0u);
+}
+
+TEST_F(ServerTest, AStreamIsEventsAndDone) {
+  engine_.SetScript({.pieces = {"a", "b"}});
+  Start();
+  const Answer answer =
+      Chat(R"(,"stream":true,"stream_options":{"include_usage":true})");
+  ASSERT_EQ(answer.status, 200);
+  EXPECT_TRUE(answer.content_type.starts_with("text/event-stream"));
+  EXPECT_TRUE(answer.body.starts_with("data: {"));
+  EXPECT_TRUE(answer.body.ends_with("data: [DONE]\n\n"));
+  EXPECT_NE(answer.body.find("\"total_tokens\""), std::string::npos);
+}
+
+TEST_F(ServerTest, APromptThatIsTooLongIsRefusedWithBothCounts) {
+  engine_.set_context_size(64);
+  Start();
+  const std::string fits(62, 'x');  // and what add_special adds: 63
+  EXPECT_EQ(Post("/v1/completions", R"({"prompt":")" + fits + "\"}").status,
+            200);
+  for (const char* stream : {"false", "true"}) {
+    for (const size_t length : {63, 64, 1000}) {
+      const Answer answer =
+          Post("/v1/completions", R"({"prompt":")" + std::string(length, 'x') +
+                                      R"(","stream":)" + stream + "}");
+      ExpectError(answer, 400, "context_length_exceeded");
+      const auto message = answer.json()["error"]["message"].get<std::string>();
+      EXPECT_NE(message.find(" 64 "), std::string::npos) << message;
+      EXPECT_NE(message.find(std::to_string(length + 1)), std::string::npos)
+          << message;
+    }
+    ExpectError(
+        Post("/v1/chat/completions",
+             R"({"messages":[{"role":"user","content":")" +
+                 std::string(100, 'x') + R"("}],"stream":)" + stream + "}"),
+        400, "context_length_exceeded");
+  }
+}
+
+TEST_F(ServerTest, WhatTheTemplateOrTheTokenizerRefusesIsTheClientsError) {
+  Start();
+  const Answer refused =
+      Post("/v1/chat/completions",
+           R"({"messages":[{"role":"user","content":"refuse me"}]})");
+  ExpectError(refused, 400);
+  EXPECT_NE(refused.body.find("the template refuses it"), std::string::npos);
+  ExpectError(Post("/v1/completions", R"({"prompt":"cannot be split"})"), 400);
+  ExpectError(Post("/tokenize", R"({"content":"cannot be split"})"), 400);
+}
+
+TEST_F(ServerTest, AFullQueueSaysWhenToComeBack) {
+  engine_.SetRefusal(absl::ResourceExhaustedError("32 requests wait"));
+  Start();
+  for (const char* more : {"", R"(,"stream":true)"}) {
+    const Answer answer = Chat(more);
+    ExpectError(answer, 429, "queue_full");
+    EXPECT_TRUE(answer.HasHeader("Retry-After"));
+  }
+  engine_.SetRefusal(absl::UnavailableError("the engine stops"));
+  ExpectError(Chat(), 503);
+  engine_.SetRefusal(absl::OkStatus());
+  ExpectAlive();
+}
+
+TEST_F(ServerTest, AFailureBeforeTheFirstByteIsAnHttpError) {
+  engine_.SetScript({.failure = absl::InternalError("ggml failed")});
+  Start();
+  ExpectError(Chat(), 500, "engine_error");
+  ExpectError(Chat(R"(,"stream":true)"), 500, "engine_error");
+}
+
+TEST_F(ServerTest, AFailureInAStreamIsAnErrorEvent) {
+  engine_.SetScript(
+      {.pieces = {"a"}, .failure = absl::InternalError("ggml failed")});
+  Start();
+  const Answer answer = Chat(R"(,"stream":true)");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_NE(answer.body.find("data: {\"error\":"), std::string::npos);
+  EXPECT_EQ(answer.body.find("[DONE]"), std::string::npos);
+  // Not streamed, nobody has seen anything yet.
+  ExpectError(Chat(), 500, "engine_error");
+}
+
+TEST_F(ServerTest, TokensAndTextGoBothWays) {
+  Start();
+  EXPECT_EQ(Post("/tokenize", R"({"content":"ab"})").json(),
+            Json::parse(R"({"tokens":[97,98]})"));
+  EXPECT_EQ(Post("/tokenize", R"({"content":"a","add_special":true})").json(),
+            Json::parse(R"({"tokens":[1,97]})"));
+  EXPECT_EQ(Post("/tokenize", R"({"content":""})").json(),
+            Json::parse(R"({"tokens":[]})"));
+  EXPECT_EQ(Post("/detokenize", R"({"tokens":[97,98]})").json(),
+            Json::parse(R"({"content":"ab"})"));
+  // Half a character is not valid UTF-8, and must not break the JSON.
+  EXPECT_EQ(Post("/detokenize", R"({"tokens":[195]})").json()["content"],
+            "\xEF\xBF\xBD");
+  ExpectError(Post("/detokenize", R"({"tokens":[256]})"), 400);
+}
+
+TEST_F(ServerTest, ModelsAreListedAndFound) {
+  Start();
+  const Json list = Get("/v1/models").json();
+  EXPECT_EQ(list["object"], "list");
+  ASSERT_EQ(list["data"].size(), 1u);
+  EXPECT_EQ(list["data"][0]["id"], "fake-model");
+  EXPECT_EQ(list["data"][0]["object"], "model");
+  EXPECT_EQ(Get("/v1/models/fake-model").json(), list["data"][0]);
+  ExpectError(Get("/v1/models/other"), 404, "model_not_found");
+}
+
+TEST_F(ServerTest, WithoutAnIdTheModelHasItsOwnName) {
+  Server::Config config = AnyPort();
+  config.model_id = "";
+  Start(config);
+  EXPECT_EQ(Get("/v1/models").json()["data"][0]["id"], "fake");
+}
+
+TEST_F(ServerTest, StatisticsAreTheEngines) {
+  engine::EngineStats stats;
+  stats.requests = 42;
+  engine_.SetStats(stats);
+  Start();
+  const Answer answer = Get("/stats");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.json()["requests"]["accepted"], 42);
+}
+
+TEST_F(ServerTest, AFlushIs200OnlyWhenAllIsDurable) {
+  engine::FlushOutcome outcome;
+  outcome.report.durable = true;
+  outcome.report.entries = 3;
+  engine_.SetFlushOutcome(outcome);
+  Start();
+  const Answer good = Post("/admin/cache/flush", "");
+  EXPECT_EQ(good.status, 200);
+  EXPECT_EQ(good.json()["durable"], true);
+  EXPECT_EQ(good.json()["entries"], 3);
+  outcome.report.failed = 2;
+  engine_.SetFlushOutcome(outcome);
+  const Answer bad = Post("/admin/cache/flush", "{}");
+  EXPECT_EQ(bad.status, 503);
+  EXPECT_EQ(bad.json()["durable"], false);
+  EXPECT_EQ(bad.json()["failed"], 2);
+  outcome = {};
+  outcome.report.no_tier = true;
+  engine_.SetFlushOutcome(outcome);
+  const Answer off = Post("/admin/cache/flush", "");
+  EXPECT_EQ(off.status, 503);
+  EXPECT_FALSE(off.json()["reason"].get<std::string>().empty());
+}
+
+}  // namespace
+}  // namespace everwarm::server

@@ -1,0 +1,42 @@
+// Text to tokens and back, as the server needs it. In the product the model's
+// vocabulary and chat template stand behind it (model_text_front.h).
+#ifndef EVERWARM_SERVER_TEXT_FRONT_H_
+#define EVERWARM_SERVER_TEXT_FRONT_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "base/ids.h"
+#include "models/chat_template.h"
+#include "models/vocabulary.h"
+
+namespace everwarm::server {
+
+// Threads: any.
+class TextFront {
+ public:
+  virtual ~TextFront() = default;
+
+  // Errors: kInvalidArgument, the text cannot be tokenized.
+  virtual absl::StatusOr<std::vector<TokenId>> Tokenize(
+      std::string_view text,
+      const models::Vocabulary::TokenizeOptions& options) const = 0;
+
+  // Errors: kInvalidArgument, the template refuses these messages.
+  virtual absl::StatusOr<models::RenderedPrompt> RenderChat(
+      absl::Span<const models::ChatMessage> messages) const = 0;
+
+  // Control tokens as their text. The bytes may be cut inside a character.
+  // Requires: 0 <= token < vocab_size().
+  virtual std::string Detokenize(absl::Span<const TokenId> tokens) const = 0;
+
+  virtual uint32_t vocab_size() const = 0;
+};
+
+}  // namespace everwarm::server
+
+#endif  // EVERWARM_SERVER_TEXT_FRONT_H_
