@@ -125,8 +125,9 @@ class World {
   FakeModel model_;
   FakeTokenText text_;
   SystemClock clock_;
-  std::unique_ptr<cache::Tier> tier_;
+  // Outlives every share of a block.
   std::unique_ptr<cache::BlockPool> pool_;
+  std::unique_ptr<cache::Tier> tier_;
   std::unique_ptr<cache::KvCache> cache_;
   std::unique_ptr<LocalEngine> engine_;
 };
