@@ -1,0 +1,350 @@
+// Sequences and what they share, in RAM.
+#include "cache/kv_cache.h"
+
+#include <set>
+
+#include "gtest/gtest.h"
+#include "testing/cache_harness.h"
+
+namespace everwarm::cache {
+namespace {
+
+TEST(KvCacheTest, AnEmptyCacheHasNothing) {
+  CacheHarness h(FullOnly());
+  const auto sequence = h.Take(Range(1, 50));
+  EXPECT_TRUE(sequence->ready());
+  EXPECT_EQ(sequence->length(), 0);
+  EXPECT_EQ(sequence->reuse().cached, 0);
+  EXPECT_EQ(sequence->reuse().matched, 0);
+  EXPECT_EQ(h.cache().stats().nodes, 0);
+}
+
+TEST(KvCacheTest, AContinuationReusesAllThatWasPublished) {
+  for (const CacheLayout& layout :
+       {FullOnly(), FullAndWindow(), ThreeGroups()}) {
+    CacheHarness h(layout);
+    h.Generate(Range(1, 300));
+    const auto next = h.Take(Range(1, 310));
+    EXPECT_TRUE(next->ready());
+    EXPECT_EQ(next->length(), 300);
+    EXPECT_EQ(next->reuse().ram, 300);
+    EXPECT_EQ(next->reuse().tier, 0);
+    EXPECT_EQ(h.Check(*next), "");
+  }
+}
+
+// B-13: something must be left to compute.
+TEST(KvCacheTest, TheSamePromptAgainLeavesOneTokenToCompute) {
+  CacheHarness h(FullOnly());
+  for (const size_t size : {1, 15, 16, 17, 32, 100}) {
+    for (int i = 0; i < 3; ++i) {
+      const auto sequence = h.Take(Range(1, size));
+      ASSERT_LT(sequence->length(), size);
+      const TokenPos known = sequence->length();
+      ASSERT_TRUE(h.Compute(*sequence, Range(1 + known, size - known)).ok());
+      h.cache().Publish(*sequence);
+      EXPECT_EQ(h.Check(*sequence), "");
+    }
+    const auto again = h.Take(Range(1, size));
+    EXPECT_EQ(again->length(), size - 1);
+    EXPECT_EQ(again->reuse().matched, size);
+  }
+}
+
+TEST(KvCacheTest, OneTokenPromptAlwaysMisses) {
+  CacheHarness h(FullOnly());
+  h.Generate(Range(1, 40));
+  EXPECT_EQ(h.Take(Range(1, 1))->length(), 0);
+}
+
+// B-11: findable at once, not when some thread gets round to it.
+TEST(KvCacheTest, WhatIsPublishedIsFoundAtOnceWhileItsWriterIsAlive) {
+  CacheHarness h(FullOnly());
+  const auto first = h.Generate(Range(1, 100));
+  const auto second = h.Take(Range(1, 100));
+  EXPECT_EQ(second->length(), 99);
+  EXPECT_EQ(first->blocks(0)[0], second->blocks(0)[0]);
+}
+
+TEST(KvCacheTest, ABlockIsBorrowedInPartToTheToken) {
+  CacheHarness h(FullAndWindow());
+  h.Generate(Range(1, 64));
+  // The third block agrees in 5 tokens.
+  const auto sequence = h.Take(Range(1, 37) + Range(900, 30));
+  EXPECT_EQ(sequence->length(), 37);
+  EXPECT_EQ(sequence->reuse().matched, 37);
+  EXPECT_EQ(h.Check(*sequence), "");
+}
+
+TEST(KvCacheTest, NamespacesShareNothing) {
+  CacheHarness h(FullOnly());
+  h.Generate(Range(1, 100), "a");
+  EXPECT_EQ(h.Take(Range(1, 100), "b")->reuse().matched, 0);
+  EXPECT_EQ(h.Take(Range(1, 100), "")->reuse().matched, 0);
+  EXPECT_EQ(h.Take(Range(1, 100), "a")->length(), 99);
+}
+
+TEST(KvCacheTest, WhatWasNotPublishedIsNotFound) {
+  CacheHarness h(FullOnly());
+  const auto sequence = h.Take(Range(1, 50));
+  ASSERT_TRUE(h.Compute(*sequence, Range(1, 50)).ok());
+  EXPECT_EQ(h.Take(Range(1, 50))->length(), 0);
+}
+
+TEST(KvCacheTest, BorrowersExtendIndependentlyAndTheDonorStaysAsItWas) {
+  CacheHarness h(FullAndWindow());
+  h.Generate(Range(1, 40));
+  const auto a = h.Take(Range(1, 40) + Range(500, 10));
+  const auto b = h.Take(Range(1, 40) + Range(600, 10));
+  const auto c = h.Take(Range(1, 38) + Range(700, 10));
+  ASSERT_EQ(a->length(), 40);
+  ASSERT_EQ(b->length(), 40);
+  ASSERT_EQ(c->length(), 38);
+  ASSERT_TRUE(h.Compute(*a, Range(500, 30)).ok());
+  ASSERT_TRUE(h.Compute(*b, Range(600, 30)).ok());
+  ASSERT_TRUE(h.Compute(*c, Range(700, 30)).ok());
+  EXPECT_EQ(h.Check(*a), "");
+  EXPECT_EQ(h.Check(*b), "");
+  EXPECT_EQ(h.Check(*c), "");
+  const auto donor = h.Take(Range(1, 40) + Range(800, 10));
+  EXPECT_EQ(donor->length(), 40);
+  EXPECT_EQ(h.Check(*donor), "");
+}
+
+TEST(KvCacheTest, TheFirstWhoExtendsGoesOnInPlaceTheOthersCopyTheTail) {
+  CacheHarness h(FullOnly());
+  h.Generate(Range(1, 40));
+  const auto a = h.Take(Range(1, 41));
+  const auto b = h.Take(Range(1, 41));
+  const std::byte* const tail = a->blocks(0)[2];
+  ASSERT_EQ(b->blocks(0)[2], tail);
+  ASSERT_TRUE(h.cache().Reserve(*a, 4).ok());
+  EXPECT_EQ(h.cache().stats().tail_copies, 0);
+  // Reserved, not yet written: the tail belongs to the other all the same.
+  ASSERT_TRUE(h.cache().Reserve(*b, 4).ok());
+  EXPECT_EQ(h.cache().stats().tail_copies, 1);
+  EXPECT_EQ(a->blocks(0)[2], tail);
+  EXPECT_NE(b->blocks(0)[2], tail);
+  h.Write(*a, Range(41, 4));
+  h.cache().Append(*a, Range(41, 4));
+  h.Write(*b, Range(99, 3));
+  h.cache().Append(*b, Range(99, 3));
+  EXPECT_EQ(h.Check(*a), "");
+  EXPECT_EQ(h.Check(*b), "");
+}
+
+TEST(KvCacheTest, ATailBorrowedInPartIsCopiedUpToTheBorrowedToken) {
+  CacheHarness h(FullOnly());
+  h.Generate(Range(1, 40));
+  const auto a = h.Take(Range(1, 36) + Range(500, 5));
+  ASSERT_EQ(a->length(), 36);
+  const std::byte* const tail = a->blocks(0)[2];
+  ASSERT_TRUE(h.Compute(*a, Range(500, 5)).ok());
+  EXPECT_NE(a->blocks(0)[2], tail);
+  EXPECT_EQ(h.cache().stats().tail_copies, 1);
+  EXPECT_EQ(h.Check(*a), "");
+}
+
+TEST(KvCacheTest, ReservingAgainKeepsTheClaimOnTheTail) {
+  CacheHarness h(FullOnly());
+  h.Generate(Range(1, 40));
+  const auto a = h.Take(Range(1, 41));
+  const std::byte* const tail = a->blocks(0)[2];
+  ASSERT_TRUE(h.cache().Reserve(*a, 3).ok());
+  ASSERT_TRUE(h.cache().Reserve(*a, 50).ok());
+  ASSERT_TRUE(h.cache().Reserve(*a, 1).ok());
+  ASSERT_TRUE(h.Compute(*a, Range(41, 1)).ok());
+  EXPECT_EQ(a->blocks(0)[2], tail);
+  EXPECT_EQ(h.cache().stats().tail_copies, 0);
+}
+
+TEST(KvCacheTest, RoomThatWasNotUsedIsNoReasonToCopy) {
+  CacheHarness h(FullOnly());
+  const auto a = h.Generate(Range(1, 40));
+  ASSERT_TRUE(h.cache().Reserve(*a, 8).ok());
+  h.Write(*a, Range(41, 2));
+  h.cache().Append(*a, Range(41, 2));
+  h.cache().Publish(*a);
+  const auto b = h.Take(Range(1, 50));
+  ASSERT_EQ(b->length(), 42);
+  ASSERT_TRUE(h.Compute(*b, Range(43, 8)).ok());
+  EXPECT_EQ(h.cache().stats().tail_copies, 0);
+  EXPECT_EQ(h.Check(*b), "");
+}
+
+TEST(KvCacheTest, ASequenceThatEndsGivesUpItsClaim) {
+  CacheHarness h(FullOnly());
+  h.Generate(Range(1, 40));
+  auto a = h.Take(Range(1, 41));
+  ASSERT_TRUE(h.cache().Reserve(*a, 3).ok());
+  a.reset();
+  const auto b = h.Take(Range(1, 41));
+  ASSERT_TRUE(h.Compute(*b, Range(41, 1)).ok());
+  EXPECT_EQ(h.cache().stats().tail_copies, 0);
+}
+
+TEST(KvCacheTest, WindowBlocksThatNoLaterPositionSeesAreReleased) {
+  CacheHarness h(FullAndWindow());
+  const auto sequence = h.Take(Range(1, 1000));
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(h.Compute(*sequence, Range(1 + 10 * i, 10)).ok());
+    EXPECT_EQ(h.Check(*sequence), "");
+  }
+  ASSERT_TRUE(h.cache().Reserve(*sequence, 1).ok());
+  // What touches [1000 - 100 - 16, 1000): spans 55 to 62.
+  EXPECT_EQ(sequence->blocks(1)[54], nullptr);
+  EXPECT_NE(sequence->blocks(1)[55], nullptr);
+  EXPECT_NE(sequence->blocks(0)[0], nullptr);
+  EXPECT_EQ(h.pool().used_bytes(), (63 + 8) * 4096);
+}
+
+// B-07: a window layer cannot be cut back to where its rows are gone.
+TEST(KvCacheTest, AWindowModelResumesOnlyWhereItsWindowIsThere) {
+  CacheHarness h(FullAndWindow());
+  const auto sequence = h.Take(Range(1, 400));
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_TRUE(h.Compute(*sequence, Range(1 + 10 * i, 10)).ok());
+  }
+  h.cache().Publish(*sequence);
+  const auto shorter = h.Take(Range(1, 200) + Range(900, 9));
+  EXPECT_EQ(shorter->reuse().matched, 200);
+  EXPECT_EQ(shorter->length(), 0);
+  const auto one_less = h.Take(Range(1, 399));
+  EXPECT_EQ(one_less->length(), 398);
+  EXPECT_EQ(h.Check(*one_less), "");
+  // The first position whose window is still there: from span 17 on, 272.
+  EXPECT_EQ(h.Take(Range(1, 371) + Range(900, 9))->length(), 371);
+  EXPECT_EQ(h.Take(Range(1, 370) + Range(900, 9))->length(), 0);
+}
+
+// B-37: the prompt boundary stays a resume point when the reply goes on from
+// it.
+TEST(KvCacheTest, TheBoundaryOfAPromptStaysAResumePointOfAWindowModel) {
+  CacheHarness h(FullAndWindow());
+  const auto sequence = h.Generate(Range(1, 250));
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(h.Compute(*sequence, Range(251 + 10 * i, 10)).ok());
+  }
+  h.cache().Publish(*sequence);
+  const auto other = h.Take(Range(1, 250) + Range(2000, 40));
+  EXPECT_EQ(other->length(), 250);
+  EXPECT_EQ(h.Check(*other), "");
+  const auto next = h.Take(Range(1, 750) + Range(2000, 40));
+  EXPECT_EQ(next->length(), 750);
+  EXPECT_EQ(h.Check(*next), "");
+}
+
+TEST(KvCacheTest, TokensComputedTwiceAreKeptOnce) {
+  CacheHarness h(FullOnly());
+  const auto a = h.Take(Range(1, 64));
+  const auto b = h.Take(Range(1, 64));
+  ASSERT_TRUE(h.Compute(*a, Range(1, 64)).ok());
+  ASSERT_TRUE(h.Compute(*b, Range(1, 64)).ok());
+  EXPECT_EQ(h.pool().used_bytes(), 8 * 4096);
+  h.cache().Publish(*a);
+  std::byte* const before = b->blocks(0)[0];
+  h.cache().Publish(*b);
+  EXPECT_EQ(b->blocks(0)[0], a->blocks(0)[0]);
+  // The old address is good until the next Reserve().
+  *before = std::byte{7};
+  EXPECT_EQ(h.pool().used_bytes(), 8 * 4096);
+  ASSERT_TRUE(h.Compute(*b, Range(65, 1)).ok());
+  EXPECT_EQ(h.pool().used_bytes(), 5 * 4096);
+  EXPECT_EQ(h.Check(*b), "");
+}
+
+TEST(KvCacheTest, PublishingAgainChangesNothing) {
+  CacheHarness h(FullOnly());
+  const auto sequence = h.Generate(Range(1, 100));
+  const CacheStats before = h.cache().stats();
+  h.cache().Publish(*sequence);
+  const CacheStats after = h.cache().stats();
+  EXPECT_EQ(after.nodes, before.nodes);
+  EXPECT_EQ(after.cached_blocks_in_ram, before.cached_blocks_in_ram);
+  EXPECT_EQ(after.dirty_blocks, before.dirty_blocks);
+}
+
+TEST(KvCacheTest, ALongerTailTakesTheShorterOnesPlace) {
+  CacheHarness h(FullOnly());
+  const auto sequence = h.Generate(Range(1, 20));
+  EXPECT_EQ(h.cache().stats().nodes, 2);
+  ASSERT_TRUE(h.Compute(*sequence, Range(21, 5)).ok());
+  h.cache().Publish(*sequence);
+  EXPECT_EQ(h.cache().stats().nodes, 2);
+  EXPECT_EQ(h.cache().stats().cached_blocks_in_ram, 2);
+  EXPECT_EQ(h.Take(Range(1, 30))->length(), 25);
+}
+
+TEST(KvCacheTest, AFailedReserveLeavesTheSequenceAsItWas) {
+  // The second group's slots are larger than the address space.
+  CacheLayout layout = FullOnly();
+  layout.groups.push_back({"huge", GroupKind::kFull, 0,
+                           BlockGeometry(1 << 12, 16, {{1 << 12, 1u << 24}})});
+  BlockPool pool(Geometries(layout));
+  FakeTier tier(&pool);
+  FakeClock clock;
+  KvCache::Config config;
+  config.layout = layout;
+  KvCache cache(config, &pool, &tier, &clock, NullLogger());
+  const auto sequence = cache.Take(Range(1, 20), "");
+  EXPECT_TRUE(absl::IsResourceExhausted(cache.Reserve(*sequence, 20)));
+  EXPECT_EQ(pool.used_bytes(), 0);
+  EXPECT_EQ(sequence->length(), 0);
+  EXPECT_TRUE(sequence->blocks(0).empty());
+}
+
+TEST(KvCacheTest, ALayoutWithARecurrentGroupResumesAtNothingItHasNoStateFor) {
+  CacheLayout layout = FullOnly();
+  layout.groups.push_back({"state", GroupKind::kRecurrent, 0, {}});
+  CacheHarness h(layout);
+  const auto sequence = h.Take(Range(1, 40));
+  ASSERT_TRUE(h.cache().Reserve(*sequence, 40).ok());
+  h.cache().Append(*sequence, Range(1, 40));
+  h.cache().Publish(*sequence);
+  EXPECT_EQ(h.Take(Range(1, 40))->reuse().matched, 40);
+  EXPECT_EQ(h.Take(Range(1, 40))->length(), 0);
+}
+
+TEST(KvCacheTest, CountsWhatWasAskedAndWhatWasFound) {
+  CacheHarness h(FullOnly());
+  h.Generate(Range(1, 100));
+  h.Take(Range(1, 120));
+  h.Take(Range(500, 10));
+  const CacheStats stats = h.cache().stats();
+  EXPECT_EQ(stats.takes, 3);
+  EXPECT_EQ(stats.hits, 1);
+  EXPECT_EQ(stats.tokens_asked, 230);
+  EXPECT_EQ(stats.tokens_from_ram, 100);
+  EXPECT_EQ(stats.tokens_from_tier, 0);
+}
+
+TEST(KvCacheTest, SequencesMayOutliveTheCache) {
+  CacheHarness h(FullOnly());
+  const auto sequence = h.Generate(Range(1, 100));
+  h.Stop();
+  EXPECT_EQ(h.Check(*sequence), "");
+}
+
+TEST(KvCacheConfigTest, RefusesWhatMakesNoSense) {
+  KvCache::Config good;
+  good.layout = FullAndWindow();
+  EXPECT_TRUE(good.Validate().ok());
+  KvCache::Config config = good;
+  config.layout.block_tokens = 24;
+  EXPECT_FALSE(config.Validate().ok());
+  config = good;
+  config.layout.block_tokens = 32;
+  EXPECT_FALSE(config.Validate().ok());
+  config = good;
+  config.layout.groups.clear();
+  EXPECT_FALSE(config.Validate().ok());
+  config = good;
+  config.layout.groups[1].window = 0;
+  EXPECT_FALSE(config.Validate().ok());
+  config = good;
+  config.ram_target_bytes = 1;
+  EXPECT_FALSE(config.Validate().ok());
+}
+
+}  // namespace
+}  // namespace everwarm::cache
