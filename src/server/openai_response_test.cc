@@ -143,6 +143,7 @@ TEST(StatsJsonTest, AFlushShowsItsEvidence) {
 
 TEST(StatsJsonTest, EveryCounterIsShownInItsGroup) {
   engine::EngineStats stats;
+  stats.kv_bytes_per_token = 23040;
   stats.requests = 1;
   stats.waiting = 2;
   stats.prompt_tokens = 3;
@@ -163,6 +164,7 @@ TEST(StatsJsonTest, EveryCounterIsShownInItsGroup) {
   EXPECT_EQ(json["model"]["id"], "m");
   EXPECT_EQ(json["model"]["architecture"], "llama");
   EXPECT_EQ(json["model"]["context_tokens"], 4096);
+  EXPECT_EQ(json["model"]["kv_bytes_per_token"], 23040);
   EXPECT_EQ(json["requests"]["accepted"], 1);
   EXPECT_EQ(json["requests"]["waiting"], 2);
   EXPECT_EQ(json["requests"]["open"], 10);

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/server_test_fixture.h"
+#include "testing/server_harness.h"
 
 namespace everwarm::server {
 namespace {

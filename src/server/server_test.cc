@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "server/server_test_fixture.h"
+#include "testing/server_harness.h"
 
 namespace everwarm::server {
 namespace {

@@ -15,6 +15,7 @@ Json ModelJson(const StatsInput& input) {
           {"context_tokens", input.context_size},
           {"train_context_tokens", model.train_context},
           {"weight_bytes", model.weight_bytes},
+          {"kv_bytes_per_token", input.engine.kv_bytes_per_token},
           {"row_independent", model.row_independent}};
 }
 

@@ -1,6 +1,6 @@
 // A real server on a free port over a fake engine.
-#ifndef EVERWARM_SERVER_SERVER_TEST_FIXTURE_H_
-#define EVERWARM_SERVER_SERVER_TEST_FIXTURE_H_
+#ifndef EVERWARM_TESTING_SERVER_HARNESS_H_
+#define EVERWARM_TESTING_SERVER_HARNESS_H_
 
 #include <gtest/gtest.h>
 #include <httplib.h>
@@ -105,4 +105,4 @@ class ServerFixture : public testing::Test {
 
 }  // namespace everwarm::server
 
-#endif  // EVERWARM_SERVER_SERVER_TEST_FIXTURE_H_
+#endif  // EVERWARM_TESTING_SERVER_HARNESS_H_
