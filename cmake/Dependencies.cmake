@@ -53,6 +53,12 @@ everwarm_llama_library(llama_core src/libllama.a)
 everwarm_llama_library(llama_common_base common/libllama-common-base.a)
 everwarm_llama_library(llama_common common/libllama-common.a)
 everwarm_llama_library(llama_httplib vendor/cpp-httplib/libcpp-httplib.a)
+# Who needs whom, so that a static library comes after its users on the link line.
+target_link_libraries(llama_ggml_cpu INTERFACE llama_ggml_base)
+target_link_libraries(llama_ggml INTERFACE llama_ggml_cpu llama_ggml_base)
+target_link_libraries(llama_core INTERFACE llama_ggml)
+target_link_libraries(llama_common INTERFACE llama_common_base llama_core
+  llama_httplib)
 
 add_library(ew_ggml INTERFACE)
 target_include_directories(ew_ggml SYSTEM INTERFACE

@@ -13,7 +13,7 @@
 namespace everwarm::models {
 
 struct ChatMessage {
-  std::string role;     // "system", "user", "assistant", "tool"
+  std::string role;  // "system", "user", "assistant", "tool"
   std::string content;
 };
 
@@ -22,21 +22,23 @@ struct RenderedPrompt {
   // add_special.
   std::string text;
   bool add_special = true;
-  // Strings that end a reply, besides the vocabulary's end-of-generation tokens.
+  // Strings that end a reply, besides the vocabulary's end-of-generation
+  // tokens.
   std::vector<std::string> stops;
 };
 
 // Threads: any.
 class ChatTemplate {
  public:
-  // Errors: kInvalidArgument, the file's template does not parse. A file without
-  // one gets llama.cpp's default (ChatML).
+  // Errors: kInvalidArgument, the file's template does not parse. A file
+  // without one gets llama.cpp's default (ChatML).
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Load(
       const Vocabulary& vocabulary);
   ~ChatTemplate();
 
   // The prompt up to where the assistant's reply begins.
-  // Errors: kInvalidArgument, the template refuses these messages (its own words).
+  // Errors: kInvalidArgument, the template refuses these messages (its own
+  // words).
   absl::StatusOr<RenderedPrompt> Render(
       absl::Span<const ChatMessage> messages) const;
 

@@ -1,12 +1,15 @@
 // A GGUF model that computes over block tables.
 //
-// Weights come through ggml, quantised as they are in the file; attention is ours
-// (kernels/attention.h). The model owns no KV: the caller hands block tables in.
+// Weights come through ggml, quantised as they are in the file; attention is
+// ours (kernels/attention.h). The model owns no KV: the caller hands block
+// tables in.
 //
-// Threads:  Step() from one thread at a time; it uses the model's own thread pool.
-// Errors:   Load(): kNotFound or kInvalidArgument with the file's name and what is
+// Threads:  Step() from one thread at a time; it uses the model's own thread
+// pool. Errors:   Load(): kNotFound or kInvalidArgument with the file's name
+// and what is
 //           wrong; kUnimplemented names an architecture we do not run.
-// Not here: tokens as text (models/vocabulary.h), sampling, who gets which block.
+// Not here: tokens as text (models/vocabulary.h), sampling, who gets which
+// block.
 #ifndef EVERWARM_MODELS_MODEL_H_
 #define EVERWARM_MODELS_MODEL_H_
 
@@ -55,8 +58,8 @@ struct StepRow {
   bool wants_logits = false;
 };
 
-// Block tables of one sequence: for each group the slot addresses by span index.
-// Slots for the rows' positions must be there already.
+// Block tables of one sequence: for each group the slot addresses by span
+// index. Slots for the rows' positions must be there already.
 struct StepSequence {
   std::vector<absl::Span<std::byte* const>> groups;
 };
@@ -76,8 +79,8 @@ struct LoadOptions {
 
 class Model {
  public:
-  static absl::StatusOr<std::unique_ptr<Model>> Load(const std::string& path,
-                                                     const LoadOptions& options);
+  static absl::StatusOr<std::unique_ptr<Model>> Load(
+      const std::string& path, const LoadOptions& options);
   virtual ~Model() = default;
 
   virtual const ModelInfo& info() const = 0;
@@ -86,7 +89,8 @@ class Model {
   // Computes the rows: writes their KV into the blocks and gives the logits of
   // those that want them, in row order: [wanting rows, vocab_size]. The span is
   // valid until the next call.
-  // Errors: kInternal when ggml fails; the blocks' new positions are unspecified.
+  // Errors: kInternal when ggml fails; the blocks' new positions are
+  // unspecified.
   virtual absl::StatusOr<absl::Span<const float>> Step(
       const StepInput& input) = 0;
 };

@@ -1,8 +1,10 @@
-// Text to tokens and back, and chat templates, by llama.cpp (vocabulary only; its
-// model is never loaded).
+// Text to tokens and back, and chat templates, by llama.cpp (vocabulary only;
+// its model is never loaded).
 #ifndef EVERWARM_MODELS_VOCABULARY_H_
 #define EVERWARM_MODELS_VOCABULARY_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -31,8 +33,9 @@ class Vocabulary {
     // Text such as "<|im_end|>" becomes its control token.
     bool parse_special = true;
   };
-  // Errors: kInvalidArgument, the tokenizer refuses the text or is not able to
-  // (a run of one kind of character so long that its splitter would overflow).
+  // Blocks: for the work itself, about 1 s for 1 MB; no lock.
+  // Errors: kInvalidArgument, the tokenizer refuses the text, or the text is so
+  // long that splitting it would need more stack than kMaxStackBytes.
   absl::StatusOr<std::vector<TokenId>> Tokenize(
       std::string_view text, const TokenizeOptions& options) const;
 
@@ -45,13 +48,20 @@ class Vocabulary {
   bool IsEndOfGeneration(TokenId token) const;
   uint32_t size() const;
 
+  static constexpr size_t kMaxStackBytes = size_t{1} << 30;
+
   const llama_vocab* llama() const { return vocab_; }
   const llama_model* llama_model_handle() const { return model_; }
 
  private:
   Vocabulary() = default;
+  void MeasureStack();
+  std::string PieceOf(TokenId token, bool control) const;
+
   llama_model* model_ = nullptr;
   const llama_vocab* vocab_ = nullptr;
+  // Stack that tokenizing may take per byte of text; 0: none that matters.
+  size_t stack_per_byte_ = 0;
 };
 
 }  // namespace everwarm::models

@@ -1,0 +1,94 @@
+#include "models/attention_nodes.h"
+
+#include <algorithm>
+
+#include "absl/types/span.h"
+
+namespace everwarm::models {
+namespace {
+
+void ComputeAppend(ggml_tensor* result, int thread, int num_threads,
+                   void* user_data) {
+  const auto* node = static_cast<const AttentionNode*>(user_data);
+  if (thread == 0) {
+    (node->wanted_only ? node->step->wanted_plan : node->step->plan)
+        .BeginLayer();
+  }
+  kernels::AppendKv(node->step->shape, node->offsets, node->step->rows,
+                    static_cast<const float*>(result->src[0]->data),
+                    static_cast<const float*>(result->src[1]->data),
+                    static_cast<uint32_t>(thread),
+                    static_cast<uint32_t>(num_threads));
+}
+
+void ComputeAttend(ggml_tensor* result, int thread, int /*num_threads*/,
+                   void* user_data) {
+  const auto* node = static_cast<const AttentionNode*>(user_data);
+  (node->wanted_only ? node->step->wanted_plan : node->step->plan)
+      .Run(node->offsets, static_cast<const float*>(result->src[0]->data),
+           static_cast<float*>(result->data), static_cast<uint32_t>(thread));
+}
+
+}  // namespace
+
+StepState::StepState(const Hyperparameters& hyperparameters,
+                     const std::vector<ModelGroup>& groups) {
+  places_.resize(hyperparameters.num_layers);
+  for (uint32_t g = 0; g < groups.size(); ++g) {
+    auto group = std::make_unique<GroupStep>();
+    group->shape = {.block_tokens = groups[g].geometry.block_tokens(),
+                    .num_heads = hyperparameters.num_heads,
+                    .num_kv_heads = hyperparameters.num_kv_heads,
+                    .k_dim = hyperparameters.k_dim,
+                    .v_dim = hyperparameters.v_dim,
+                    .scale = hyperparameters.attention_scale,
+                    .window = groups[g].window};
+    groups_.push_back(std::move(group));
+    for (uint32_t i = 0; i < groups[g].layers.size(); ++i) {
+      places_[groups[g].layers[i]] = {g,
+                                      {groups[g].geometry.PlaneOffset(i, 0),
+                                       groups[g].geometry.PlaneOffset(i, 1)}};
+    }
+  }
+}
+
+void StepState::Prepare(const StepInput& input, uint32_t num_wanted,
+                        uint32_t num_threads) {
+  const bool some_wanted = num_wanted > 0 && num_wanted < input.rows.size();
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    GroupStep& group = *groups_[g];
+    group.rows.clear();
+    group.wanted.clear();
+    for (const StepRow& row : input.rows) {
+      const kernels::AttentionRow attention_row = {
+          input.sequences[row.sequence].groups[g].data(), row.position};
+      group.rows.push_back(attention_row);
+      if (row.wants_logits) {
+        group.wanted.push_back(attention_row);
+      }
+    }
+    group.plan.Prepare(group.shape, group.rows, num_threads);
+    if (some_wanted && GroupOf(places_.size() - 1) == g) {
+      group.wanted_plan.Prepare(group.shape, group.wanted, num_threads);
+    }
+  }
+}
+
+ggml_tensor* AddAppend(ggml_context* context, AttentionNode* node,
+                       ggml_tensor* k, ggml_tensor* v) {
+  ggml_tensor* sources[] = {k, v};
+  return ggml_custom_4d(context, GGML_TYPE_F32, 1, 1, 1, 1, sources, 2,
+                        &ComputeAppend, GGML_N_TASKS_MAX, node);
+}
+
+ggml_tensor* AddAttend(ggml_context* context, AttentionNode* node,
+                       ggml_tensor* q, ggml_tensor* appended) {
+  const kernels::AttentionShape& shape = node->step->shape;
+  const int64_t rows = ggml_nelements(q) / (shape.num_heads * shape.k_dim);
+  ggml_tensor* sources[] = {q, appended};
+  return ggml_custom_4d(context, GGML_TYPE_F32, shape.num_heads * shape.v_dim,
+                        rows, 1, 1, sources, 2, &ComputeAttend,
+                        GGML_N_TASKS_MAX, node);
+}
+
+}  // namespace everwarm::models

@@ -1,0 +1,81 @@
+// Attention over block tables as nodes of a ggml graph.
+//
+// A graph is built once for a number of rows and computed many times; what
+// changes from step to step (block tables, positions) is in StepState, which
+// the nodes point to.
+#ifndef EVERWARM_MODELS_ATTENTION_NODES_H_
+#define EVERWARM_MODELS_ATTENTION_NODES_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ggml.h"
+#include "kernels/attention.h"
+#include "models/hyperparameters.h"
+#include "models/model.h"
+
+namespace everwarm::models {
+
+// The attention work of one layer group in the running step.
+struct GroupStep {
+  kernels::AttentionShape shape;
+  // All rows of the step: they append, and attend in every layer but the last.
+  std::vector<kernels::AttentionRow> rows;
+  kernels::AttentionPlan plan;
+  // Rows that want logits: the only ones that attend in the last layer. Planned
+  // only when they are some but not all, and the last layer is of this group.
+  std::vector<kernels::AttentionRow> wanted;
+  kernels::AttentionPlan wanted_plan;
+};
+
+// Threads: Prepare() while no graph is computed.
+class StepState {
+ public:
+  StepState(const Hyperparameters& hyperparameters,
+            const std::vector<ModelGroup>& groups);
+
+  // Plans the step for `num_threads` threads. The block tables must stay valid
+  // until it has been computed.
+  void Prepare(const StepInput& input, uint32_t num_wanted,
+               uint32_t num_threads);
+
+  GroupStep& group(uint32_t index) { return *groups_[index]; }
+  // The group of a layer and the layer's place in the group's slots.
+  uint32_t GroupOf(uint32_t layer) const { return places_[layer].group; }
+  const kernels::LayerOffsets& OffsetsOf(uint32_t layer) const {
+    return places_[layer].offsets;
+  }
+
+ private:
+  struct Place {
+    uint32_t group = 0;
+    kernels::LayerOffsets offsets;
+  };
+
+  std::vector<std::unique_ptr<GroupStep>> groups_;
+  std::vector<Place> places_;  // by layer
+};
+
+// What the two nodes of one layer read; lives as long as the graph.
+struct AttentionNode {
+  GroupStep* step = nullptr;
+  kernels::LayerOffsets offsets;
+  bool wanted_only = false;
+};
+
+// A node that writes the rows' KV into their blocks and rearms the layer's
+// plan. Shapes: k [rows, num_kv_heads * k_dim], v [rows, num_kv_heads * v_dim],
+// both contiguous. Its result is only for AddAttend() to depend on.
+ggml_tensor* AddAppend(ggml_context* context, AttentionNode* node,
+                       ggml_tensor* k, ggml_tensor* v);
+
+// The attention itself, after `appended`.
+// Shapes: q [rows, num_heads * k_dim], contiguous; result
+// [rows, num_heads * v_dim].
+ggml_tensor* AddAttend(ggml_context* context, AttentionNode* node,
+                       ggml_tensor* q, ggml_tensor* appended);
+
+}  // namespace everwarm::models
+
+#endif  // EVERWARM_MODELS_ATTENTION_NODES_H_

@@ -1,0 +1,173 @@
+#include "models/ggml_model.h"
+
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "models/quiet_log.h"
+
+namespace everwarm::models {
+namespace {
+
+constexpr uint32_t kF16Bytes = 2;
+
+ModelGroup MakeGroup(const Hyperparameters& h, uint32_t block_tokens,
+                     bool windowed) {
+  ModelGroup group;
+  group.name = windowed ? "window" : "full";
+  group.window = windowed ? h.window : 0;
+  for (uint32_t layer = 0; layer < h.num_layers; ++layer) {
+    if (h.windowed[layer] == windowed) {
+      group.layers.push_back(layer);
+    }
+  }
+  group.geometry =
+      BlockGeometry(static_cast<uint32_t>(group.layers.size()), block_tokens,
+                    {{h.num_kv_heads, h.k_dim * kF16Bytes},
+                     {h.num_kv_heads, h.v_dim * kF16Bytes}});
+  return group;
+}
+
+// Full layers first; a kind of layer that the model does not have is no group.
+std::vector<ModelGroup> MakeGroups(const Hyperparameters& h,
+                                   uint32_t block_tokens) {
+  std::vector<ModelGroup> groups;
+  for (const bool windowed : {false, true}) {
+    ModelGroup group = MakeGroup(h, block_tokens, windowed);
+    if (!group.layers.empty()) {
+      groups.push_back(std::move(group));
+    }
+  }
+  return groups;
+}
+
+ModelInfo MakeInfo(const Weights& weights, const Hyperparameters& h) {
+  ModelInfo info;
+  info.path = weights.file().path();
+  info.name = weights.file().String("general.name").value_or("");
+  if (info.name.empty()) {
+    info.name = std::filesystem::path(info.path).stem().string();
+  }
+  info.architecture = h.architecture;
+  info.num_layers = h.num_layers;
+  info.embedding_dim = h.embedding_dim;
+  info.vocab_size = h.vocab_size;
+  info.train_context = h.train_context;
+  info.weight_bytes = weights.bytes();
+  info.row_independent = weights.row_independent();
+  return info;
+}
+
+}  // namespace
+
+GgmlModel::GgmlModel(std::unique_ptr<Weights> weights,
+                     std::unique_ptr<Architecture> architecture,
+                     const LoadOptions& options)
+    : weights_(std::move(weights)),
+      architecture_(std::move(architecture)),
+      num_threads_(options.num_threads),
+      info_(MakeInfo(*weights_, architecture_->hyperparameters())),
+      groups_(
+          MakeGroups(architecture_->hyperparameters(), options.block_tokens)),
+      state_(architecture_->hyperparameters(), groups_),
+      graphs_(*architecture_, state_) {}
+
+absl::StatusOr<std::unique_ptr<GgmlModel>> GgmlModel::Make(
+    std::unique_ptr<Weights> weights,
+    std::unique_ptr<Architecture> architecture, const LoadOptions& options) {
+  std::unique_ptr<GgmlModel> model(
+      new GgmlModel(std::move(weights), std::move(architecture), options));
+  ggml_threadpool_params params =
+      ggml_threadpool_params_default(static_cast<int>(options.num_threads));
+  model->pool_.reset(ggml_threadpool_new(&params));
+  if (model->pool_ == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot start ", options.num_threads, " threads"));
+  }
+  return model;
+}
+
+absl::Status GgmlModel::CheckInput(const StepInput& input) const {
+  if (input.rows.empty()) {
+    return absl::InvalidArgumentError("a step without rows");
+  }
+  for (const StepRow& row : input.rows) {
+    if (row.token < 0 || static_cast<uint32_t>(row.token) >= info_.vocab_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("token ", row.token, " is not in the vocabulary of ",
+                       info_.vocab_size));
+    }
+    if (row.sequence >= input.sequences.size() ||
+        input.sequences[row.sequence].groups.size() != groups_.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sequence ", row.sequence, " has no block tables for ",
+                       groups_.size(), " groups"));
+    }
+    for (uint32_t g = 0; g < groups_.size(); ++g) {
+      const auto& blocks = input.sequences[row.sequence].groups[g];
+      const uint32_t span = row.position / groups_[g].geometry.block_tokens();
+      if (span >= blocks.size() || blocks[span] == nullptr) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("sequence ", row.sequence, " has no block of group ",
+                         g, " for position ", row.position));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+void GgmlModel::FillInputs(const StepInput& input,
+                           const GraphInputs& inputs) const {
+  const auto data = [](ggml_tensor* tensor) {
+    return tensor == nullptr ? nullptr : static_cast<int32_t*>(tensor->data);
+  };
+  int32_t* tokens = data(inputs.tokens);
+  int32_t* positions = data(inputs.positions);
+  int32_t* wanted = data(inputs.wanted);
+  int32_t* wanted_positions = data(inputs.wanted_positions);
+  for (size_t i = 0; i < input.rows.size(); ++i) {
+    const StepRow& row = input.rows[i];
+    const auto position = static_cast<int32_t>(row.position);
+    tokens[i] = row.token;
+    positions[i] = position;
+    if (wanted != nullptr && row.wants_logits) {
+      *wanted++ = static_cast<int32_t>(i);
+      *wanted_positions++ = position;
+    }
+  }
+}
+
+absl::StatusOr<absl::Span<const float>> GgmlModel::Step(
+    const StepInput& input) {
+  EW_RETURN_IF_ERROR(CheckInput(input));
+  StepShape shape{.rows = static_cast<uint32_t>(input.rows.size())};
+  for (const StepRow& row : input.rows) {
+    shape.wanted += row.wants_logits ? 1 : 0;
+  }
+  EW_ASSIGN_OR_RETURN(StepGraph* const step, graphs_.Get(shape));
+  ggml_cplan plan = ggml_graph_plan(
+      step->graph(), static_cast<int>(num_threads_), pool_.get());
+  if (work_.size() < plan.work_size) {
+    work_.resize(plan.work_size);
+  }
+  plan.work_data = work_.data();
+  FillInputs(input, step->inputs());
+  state_.Prepare(input, shape.wanted, static_cast<uint32_t>(plan.n_threads));
+
+  TakeLibraryErrors();
+  const ggml_status status = ggml_graph_compute(step->graph(), &plan);
+  if (status != GGML_STATUS_SUCCESS) {
+    return absl::InternalError(absl::StrCat(
+        "ggml: ", ggml_status_to_string(status), " ", TakeLibraryErrors()));
+  }
+  if (step->logits() == nullptr) {
+    return absl::Span<const float>();
+  }
+  return absl::Span<const float>(
+      static_cast<const float*>(step->logits()->data),
+      size_t{shape.wanted} * info_.vocab_size);
+}
+
+}  // namespace everwarm::models

@@ -1,0 +1,79 @@
+#include "models/graph_builder.h"
+
+namespace everwarm::models {
+
+GraphBuilder::GraphBuilder(ggml_context* context, ggml_cgraph* graph,
+                           StepState* state, std::deque<AttentionNode>* nodes,
+                           uint32_t rows, uint32_t wanted)
+    : context_(context),
+      graph_(graph),
+      state_(state),
+      nodes_(nodes),
+      num_rows_(rows),
+      num_wanted_(wanted) {
+  inputs_.tokens = NewInput(rows);
+  inputs_.positions = NewInput(rows);
+  if (wanted > 0 && wanted < rows) {
+    inputs_.wanted = NewInput(wanted);
+    inputs_.wanted_positions = NewInput(wanted);
+  }
+}
+
+ggml_tensor* GraphBuilder::NewInput(uint32_t size) {
+  ggml_tensor* input = ggml_new_tensor_1d(context_, GGML_TYPE_I32, size);
+  ggml_set_input(input);
+  // An input that no node reads must still get memory.
+  ggml_build_forward_expand(graph_, input);
+  return input;
+}
+
+ggml_tensor* GraphBuilder::Embed(ggml_tensor* table) {
+  return ggml_get_rows(context_, table, inputs_.tokens);
+}
+
+ggml_tensor* GraphBuilder::Norm(ggml_tensor* x, ggml_tensor* weight,
+                                float epsilon) {
+  return ggml_mul(context_, ggml_rms_norm(context_, x, epsilon), weight);
+}
+
+ggml_tensor* GraphBuilder::Linear(ggml_tensor* matrix, ggml_tensor* x,
+                                  ggml_tensor* bias) {
+  ggml_tensor* product = ggml_mul_mat(context_, matrix, x);
+  return bias == nullptr ? product : ggml_add(context_, product, bias);
+}
+
+ggml_tensor* GraphBuilder::SplitHeads(ggml_tensor* x, const Heads& heads) {
+  return ggml_reshape_3d(context_, x, heads.dim, heads.count, x->ne[1]);
+}
+
+ggml_tensor* GraphBuilder::Rope(ggml_tensor* x, const RopeParameters& rope,
+                                ggml_tensor* factors, bool only_wanted) {
+  ggml_tensor* positions = only_wanted && inputs_.wanted_positions != nullptr
+                               ? inputs_.wanted_positions
+                               : inputs_.positions;
+  return ggml_rope_ext(
+      context_, x, positions, factors, static_cast<int>(rope.dims), rope.type,
+      static_cast<int>(rope.original_context), rope.freq_base, rope.freq_scale,
+      rope.ext_factor, rope.attn_factor, rope.beta_fast, rope.beta_slow);
+}
+
+ggml_tensor* GraphBuilder::Wanted(ggml_tensor* x) {
+  return inputs_.wanted == nullptr ? x
+                                   : ggml_get_rows(context_, x, inputs_.wanted);
+}
+
+void GraphBuilder::Append(uint32_t layer, ggml_tensor* k, ggml_tensor* v,
+                          bool only_wanted) {
+  nodes_->push_back({&state_->group(state_->GroupOf(layer)),
+                     state_->OffsetsOf(layer),
+                     only_wanted && inputs_.wanted != nullptr});
+  appended_ = AddAppend(context_, &nodes_->back(), k, v);
+  // Nothing may read it: the last layer of a step without logits.
+  ggml_build_forward_expand(graph_, appended_);
+}
+
+ggml_tensor* GraphBuilder::Attend(ggml_tensor* q) {
+  return AddAttend(context_, &nodes_->back(), q, appended_);
+}
+
+}  // namespace everwarm::models

@@ -1,0 +1,82 @@
+// Parts that the graphs of all architectures are made of.
+//
+// Activations are [rows, width] in our order, ggml's ne = {width, rows}.
+#ifndef EVERWARM_MODELS_GRAPH_BUILDER_H_
+#define EVERWARM_MODELS_GRAPH_BUILDER_H_
+
+#include <cstdint>
+#include <deque>
+
+#include "ggml.h"
+#include "models/attention_nodes.h"
+#include "models/hyperparameters.h"
+
+namespace everwarm::models {
+
+// Tensors that a step fills before the graph is computed.
+struct GraphInputs {
+  ggml_tensor* tokens = nullptr;     // i32 [rows]
+  ggml_tensor* positions = nullptr;  // i32 [rows]
+  // Indices and positions of the rows that want logits: i32 [wanted]. Null when
+  // all rows do, or none.
+  ggml_tensor* wanted = nullptr;
+  ggml_tensor* wanted_positions = nullptr;
+};
+
+// One head's projections: what Rope() needs to know of a row.
+struct Heads {
+  uint32_t count = 0;
+  uint32_t dim = 0;
+};
+
+// Threads: one.
+class GraphBuilder {
+ public:
+  // `context` holds the tensors; `nodes` what attention nodes point to, and
+  // must live as long as the graph.
+  GraphBuilder(ggml_context* context, ggml_cgraph* graph, StepState* state,
+               std::deque<AttentionNode>* nodes, uint32_t rows,
+               uint32_t wanted);
+
+  ggml_context* context() const { return context_; }
+  const GraphInputs& inputs() const { return inputs_; }
+  uint32_t wanted() const { return num_wanted_; }
+
+  // Rows of the embedding table for the step's tokens.
+  ggml_tensor* Embed(ggml_tensor* table);
+  // RMS norm over the innermost dimension, times `weight`.
+  ggml_tensor* Norm(ggml_tensor* x, ggml_tensor* weight, float epsilon);
+  // x times the matrix, plus `bias` unless null.
+  ggml_tensor* Linear(ggml_tensor* matrix, ggml_tensor* x,
+                      ggml_tensor* bias = nullptr);
+  // [rows, heads * dim] as [rows, heads, dim].
+  ggml_tensor* SplitHeads(ggml_tensor* x, const Heads& heads);
+  // Rotates [rows, heads, dim]; `only_wanted`: the rows are those of Wanted().
+  ggml_tensor* Rope(ggml_tensor* x, const RopeParameters& rope,
+                    ggml_tensor* factors, bool only_wanted);
+
+  // The rows that want logits, of x with all rows.
+  ggml_tensor* Wanted(ggml_tensor* x);
+
+  // Writes keys and values of all rows; Attend() of the same layer follows.
+  // `only_wanted`: the queries will be those of Wanted().
+  void Append(uint32_t layer, ggml_tensor* k, ggml_tensor* v, bool only_wanted);
+  // [rows or wanted, heads * v_dim]
+  ggml_tensor* Attend(ggml_tensor* q);
+
+ private:
+  ggml_tensor* NewInput(uint32_t size);
+
+  ggml_context* const context_;
+  ggml_cgraph* const graph_;
+  StepState* const state_;
+  std::deque<AttentionNode>* const nodes_;
+  const uint32_t num_rows_;
+  const uint32_t num_wanted_;
+  GraphInputs inputs_;
+  ggml_tensor* appended_ = nullptr;
+};
+
+}  // namespace everwarm::models
+
+#endif  // EVERWARM_MODELS_GRAPH_BUILDER_H_

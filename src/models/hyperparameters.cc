@@ -1,0 +1,246 @@
+#include "models/hyperparameters.h"
+
+#include <cmath>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace everwarm::models {
+namespace {
+
+// Far above any model, far below what overflows a size.
+constexpr uint32_t kMaxLayers = 512;
+constexpr uint32_t kMaxEmbedding = 1 << 17;
+constexpr uint32_t kMaxFeedForward = 1 << 20;
+constexpr uint32_t kMaxHeads = 1024;
+constexpr uint32_t kMaxHeadDim = 1024;
+constexpr uint32_t kMaxContext = 1 << 30;
+constexpr int64_t kMaxVocabulary = 1 << 24;
+
+// Reads keys "<architecture>.<name>" and keeps the first error.
+class Reader {
+ public:
+  Reader(const GgufFile& file, const std::string& architecture)
+      : file_(file), prefix_(architecture + ".") {}
+
+  std::string Key(const std::string& name) const { return prefix_ + name; }
+
+  uint32_t Uint(const std::string& name, uint32_t low, uint32_t high,
+                std::optional<uint32_t> missing = std::nullopt) {
+    if (missing && !file_.Has(Key(name))) {
+      return *missing;
+    }
+    // Some files give one number per layer; we run those with one for all.
+    if (file_.IsArray(Key(name))) {
+      return Uniform(name, low, high);
+    }
+    return Checked(name, file_.Uint(Key(name)), low, high);
+  }
+
+  float Float(const std::string& name, std::optional<float> missing) {
+    const auto value =
+        missing ? file_.FloatOr(Key(name), *missing) : file_.Float(Key(name));
+    if (!value.ok()) {
+      Fail(value.status());
+      return 0.0f;
+    }
+    return *value;
+  }
+
+  void Fail(absl::Status status) {
+    if (status_.ok()) {
+      status_ = std::move(status);
+    }
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  uint32_t Checked(const std::string& name, absl::StatusOr<uint32_t> value,
+                   uint32_t low, uint32_t high) {
+    if (!value.ok()) {
+      Fail(value.status());
+      return low;
+    }
+    if (*value < low || *value > high) {
+      Fail(file_.Invalid(absl::StrCat("key '", Key(name), "' is ", *value,
+                                      ", expected ", low, " to ", high)));
+      return low;
+    }
+    return *value;
+  }
+
+  uint32_t Uniform(const std::string& name, uint32_t low, uint32_t high) {
+    const auto values = file_.UintArray(Key(name));
+    if (!values.ok() || values->empty()) {
+      Fail(file_.Invalid(
+          absl::StrCat("key '", Key(name), "' is not an array of integers")));
+      return low;
+    }
+    for (const uint32_t value : *values) {
+      if (value != values->front()) {
+        Fail(absl::UnimplementedError(absl::StrCat(
+            file_.path(), ": key '", Key(name), "' differs between layers (",
+            values->front(), ", ", value, "); only equal layers run here")));
+        return low;
+      }
+    }
+    return Checked(name, values->front(), low, high);
+  }
+
+  const GgufFile& file_;
+  const std::string prefix_;
+  absl::Status status_;
+};
+
+// YaRN's magnitude correction; ggml multiplies by (1 + 0.1 ln(factor)) itself,
+// so the net is 1 unless the file says more.
+void SetYarn(Reader& reader, RopeParameters& rope) {
+  rope.ext_factor = 1.0f;
+  const float factor = 1.0f / rope.freq_scale;
+  const float magnitude =
+      factor <= 1.0f ? 1.0f : 0.1f * std::log(factor) + 1.0f;
+  rope.attn_factor = magnitude / (1.0f + 0.1f * std::log(factor));
+  rope.attn_factor *= reader.Float("rope.scaling.attn_factor", 1.0f);
+}
+
+void ReadRope(const GgufFile& file, Reader& reader, Hyperparameters& h) {
+  RopeParameters& rope = h.rope;
+  rope.dims = reader.Uint("rope.dimension_count", 2, h.k_dim, h.k_dim);
+  if (rope.dims % 2 != 0) {
+    reader.Fail(file.Invalid(
+        absl::StrCat("key '", reader.Key("rope.dimension_count"), "' is ",
+                     rope.dims, ", expected an even number")));
+  }
+  rope.original_context = reader.Uint("rope.scaling.original_context_length", 1,
+                                      kMaxContext, h.train_context);
+  rope.freq_base = reader.Float("rope.freq_base", 10000.0f);
+  const auto scaling = file.StringOr(reader.Key("rope.scaling.type"), "linear");
+  if (!scaling.ok()) {
+    reader.Fail(scaling.status());
+    return;
+  }
+  // The factor's older name is second.
+  float factor = reader.Float("rope.scaling.factor", 0.0f);
+  if (!file.Has(reader.Key("rope.scaling.factor"))) {
+    factor = reader.Float("rope.scale_linear", 0.0f);
+  }
+  if (rope.freq_base <= 0.0f || factor < 0.0f) {
+    reader.Fail(file.Invalid(absl::StrCat("rope frequency base ",
+                                          rope.freq_base, " or scaling factor ",
+                                          factor, " is not positive")));
+    return;
+  }
+  rope.freq_scale = factor == 0.0f ? 1.0f : 1.0f / factor;
+  if (*scaling == "none") {
+    rope.freq_scale = 1.0f;
+  } else if (*scaling == "yarn") {
+    SetYarn(reader, rope);
+  } else if (*scaling == "linear") {
+    rope.attn_factor = reader.Float("rope.scaling.attn_factor", 1.0f);
+  } else {
+    reader.Fail(absl::UnimplementedError(absl::StrCat(
+        file.path(), ": rope scaling '", *scaling,
+        "' does not run here; none, linear, yarn and factors per frequency "
+        "(rope_freqs) do")));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Hyperparameters> ReadHyperparameters(const GgufFile& file,
+                                                    int rope_type) {
+  Hyperparameters h;
+  EW_ASSIGN_OR_RETURN(h.architecture, file.String("general.architecture"));
+  Reader reader(file, h.architecture);
+  if (reader.Uint("expert_count", 0, UINT32_MAX, 0) > 0) {
+    EW_RETURN_IF_ERROR(reader.status());
+    return absl::UnimplementedError(
+        absl::StrCat(file.path(), ": mixture-of-experts models (key '",
+                     reader.Key("expert_count"), "') do not run here yet"));
+  }
+  h.num_layers = reader.Uint("block_count", 1, kMaxLayers);
+  h.train_context = reader.Uint("context_length", 1, kMaxContext);
+  h.embedding_dim = reader.Uint("embedding_length", 1, kMaxEmbedding);
+  h.ff_dim = reader.Uint("feed_forward_length", 1, kMaxFeedForward);
+  h.num_heads = reader.Uint("attention.head_count", 1, kMaxHeads);
+  h.num_kv_heads =
+      reader.Uint("attention.head_count_kv", 1, kMaxHeads, h.num_heads);
+  const uint32_t even_share = h.embedding_dim / h.num_heads;
+  h.k_dim = reader.Uint("attention.key_length", 2, kMaxHeadDim, even_share);
+  h.v_dim = reader.Uint("attention.value_length", 1, kMaxHeadDim, even_share);
+  h.rms_epsilon =
+      reader.Float("attention.layer_norm_rms_epsilon", std::nullopt);
+  EW_RETURN_IF_ERROR(reader.status());
+  if (h.num_heads % h.num_kv_heads != 0) {
+    return file.Invalid(absl::StrCat(h.num_heads,
+                                     " attention heads are not a multiple of ",
+                                     h.num_kv_heads, " KV heads"));
+  }
+  if (h.k_dim < 2 || h.k_dim > kMaxHeadDim || h.v_dim < 1 ||
+      h.v_dim > kMaxHeadDim) {
+    return file.Invalid(absl::StrCat("heads of ", h.k_dim, " and ", h.v_dim,
+                                     " elements, expected 2 to ", kMaxHeadDim));
+  }
+  if (!(h.rms_epsilon >= 0.0f && h.rms_epsilon < 1.0f)) {
+    return file.Invalid(
+        absl::StrCat("norm epsilon ", h.rms_epsilon, " is not in [0, 1)"));
+  }
+  h.attention_scale = 1.0f / std::sqrt(static_cast<float>(h.k_dim));
+  h.rope.type = rope_type;
+  ReadRope(file, reader, h);
+  EW_RETURN_IF_ERROR(reader.status());
+  h.windowed.assign(h.num_layers, false);
+
+  const GgufTensor* embedding = file.Find("token_embd.weight");
+  if (embedding == nullptr) {
+    return file.Invalid("tensor 'token_embd.weight' is missing");
+  }
+  if (embedding->ne[1] < 1 || embedding->ne[1] > kMaxVocabulary) {
+    return file.Invalid(absl::StrCat(
+        "tensor 'token_embd.weight' has shape ", ShapeText(embedding->ne),
+        ", a vocabulary of 1 to ", kMaxVocabulary, " tokens was expected"));
+  }
+  h.vocab_size = static_cast<uint32_t>(embedding->ne[1]);
+  return h;
+}
+
+absl::Status ReadWindows(const GgufFile& file, uint32_t period,
+                         Hyperparameters& h) {
+  Reader reader(file, h.architecture);
+  h.window = reader.Uint("attention.sliding_window", 0, kMaxContext, 0);
+  EW_RETURN_IF_ERROR(reader.status());
+  if (h.window == 0) {
+    return absl::OkStatus();
+  }
+  h.window_rope = h.rope;
+  h.window_rope.freq_scale = 1.0f;
+  h.window_rope.freq_base = reader.Float("rope.freq_base_swa", 10000.0f);
+  if (h.window_rope.freq_base <= 0.0f) {
+    reader.Fail(file.Invalid("rope frequency base of windows is not positive"));
+  }
+  EW_RETURN_IF_ERROR(reader.status());
+
+  const std::string pattern = reader.Key("attention.sliding_window_pattern");
+  if (file.IsArray(pattern)) {
+    EW_ASSIGN_OR_RETURN(const std::vector<uint32_t> windowed,
+                        file.UintArray(pattern));
+    if (windowed.size() < h.num_layers) {
+      return file.Invalid(absl::StrCat("key '", pattern, "' has ",
+                                       windowed.size(), " elements for ",
+                                       h.num_layers, " layers"));
+    }
+    for (uint32_t layer = 0; layer < h.num_layers; ++layer) {
+      h.windowed[layer] = windowed[layer] != 0;
+    }
+    return absl::OkStatus();
+  }
+  EW_ASSIGN_OR_RETURN(period, file.UintOr(pattern, period));
+  for (uint32_t layer = 0; layer < h.num_layers; ++layer) {
+    h.windowed[layer] = period == 0 || layer % period != period - 1;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace everwarm::models

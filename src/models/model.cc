@@ -1,0 +1,62 @@
+#include "models/model.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "models/architecture.h"
+#include "models/ggml_model.h"
+#include "models/gguf_file.h"
+#include "models/weights.h"
+
+namespace everwarm::models {
+namespace {
+
+constexpr uint32_t kMinBlockTokens = 16;
+constexpr uint32_t kMaxBlockTokens = 256;
+
+absl::Status CheckOptions(const LoadOptions& options) {
+  const uint32_t tokens = options.block_tokens;
+  if (tokens < kMinBlockTokens || tokens > kMaxBlockTokens ||
+      (tokens & (tokens - 1)) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("blocks of ", tokens, " tokens; a power of two from ",
+                     kMinBlockTokens, " to ", kMaxBlockTokens, " is needed"));
+  }
+  if (options.num_threads < 1 || options.num_threads > GGML_MAX_N_THREADS) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.num_threads, " threads; 1 to ", GGML_MAX_N_THREADS,
+                     " are possible"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Architecture>> MakeArchitecture(
+    Weights& weights) {
+  EW_ASSIGN_OR_RETURN(const std::string name,
+                      weights.file().String("general.architecture"));
+  if (name == "llama") {
+    return MakeLlama(weights);
+  }
+  if (name == "gemma3") {
+    return MakeGemma3(weights);
+  }
+  return absl::UnimplementedError(
+      absl::StrCat(weights.file().path(), ": architecture '", name,
+                   "' does not run here; llama and gemma3 do"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path,
+                                                   const LoadOptions& options) {
+  EW_RETURN_IF_ERROR(CheckOptions(options));
+  EW_ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, GgufFile::Open(path));
+  auto weights = std::make_unique<Weights>(std::move(file));
+  EW_ASSIGN_OR_RETURN(std::unique_ptr<Architecture> architecture,
+                      MakeArchitecture(*weights));
+  EW_RETURN_IF_ERROR(weights->Load(options.progress));
+  return GgmlModel::Make(std::move(weights), std::move(architecture), options);
+}
+
+}  // namespace everwarm::models

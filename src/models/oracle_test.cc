@@ -1,0 +1,213 @@
+// Our logits against those of libllama's own model, on the models of the tests.
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "llama.h"
+#include "models/model.h"
+#include "models/quiet_log.h"
+#include "models/vocabulary.h"
+#include "testing/model_harness.h"
+
+namespace everwarm::models {
+namespace {
+
+constexpr uint32_t kThreads = 2;
+
+std::string ModelPath(const std::string& name) {
+  return std::string(EVERWARM_SOURCE_DIR) + "/models/" + name;
+}
+
+std::string TestText() {
+  std::ifstream file(std::string(EVERWARM_SOURCE_DIR) + "/tests/data/text.txt");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+struct LlamaFree {
+  void operator()(llama_model* model) const { llama_model_free(model); }
+  void operator()(llama_context* context) const { llama_free(context); }
+};
+
+// Which positions are judged: logits are [count - first, vocabulary].
+struct Judged {
+  size_t first = 0;
+  size_t count = 0;
+};
+
+// Logits by libllama. KV is f16, as ours.
+std::vector<float> OracleLogits(const std::string& path,
+                                const std::vector<TokenId>& tokens,
+                                const Judged& judged, bool flash_attention) {
+  SilenceLibraries();
+  const std::unique_ptr<llama_model, LlamaFree> model(
+      llama_model_load_from_file(path.c_str(), llama_model_default_params()));
+  llama_context_params params = llama_context_default_params();
+  params.n_ctx = 2048;
+  params.n_batch = 512;
+  params.n_ubatch = 512;
+  params.n_threads = kThreads;
+  params.n_threads_batch = kThreads;
+  params.flash_attn_type = flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED
+                                           : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+  const std::unique_ptr<llama_context, LlamaFree> context(
+      llama_init_from_model(model.get(), params));
+  const auto width = static_cast<size_t>(
+      llama_vocab_n_tokens(llama_model_get_vocab(model.get())));
+  std::vector<float> logits;
+  for (size_t start = 0; start < judged.count; start += 512) {
+    const size_t count = std::min<size_t>(512, judged.count - start);
+    llama_batch batch = llama_batch_init(static_cast<int32_t>(count), 0, 1);
+    batch.n_tokens = static_cast<int32_t>(count);
+    size_t wanted = 0;
+    for (size_t i = 0; i < count; ++i) {
+      batch.token[i] = tokens[start + i];
+      batch.pos[i] = static_cast<llama_pos>(start + i);
+      batch.n_seq_id[i] = 1;
+      batch.seq_id[i][0] = 0;
+      batch.logits[i] = start + i >= judged.first ? 1 : 0;
+      wanted += static_cast<size_t>(batch.logits[i]);
+    }
+    EXPECT_EQ(llama_decode(context.get(), batch), 0);
+    const float* all = llama_get_logits(context.get());
+    logits.insert(logits.end(), all, all + wanted * width);
+    llama_batch_free(batch);
+  }
+  return logits;
+}
+
+std::vector<float> OurLogits(Model& model, const std::vector<TokenId>& tokens,
+                             const Judged& judged, size_t chunk) {
+  const SequenceBlocks blocks(model, static_cast<TokenPos>(tokens.size()));
+  const std::vector<StepSequence> sequences = {blocks.View()};
+  std::vector<float> logits;
+  for (size_t start = 0; start < judged.count; start += chunk) {
+    std::vector<StepRow> rows;
+    for (size_t i = start; i < std::min(start + chunk, judged.count); ++i) {
+      rows.push_back(
+          {tokens[i], static_cast<TokenPos>(i), 0, i >= judged.first});
+    }
+    const auto step = model.Step({rows, sequences});
+    EXPECT_TRUE(step.ok()) << step.status();
+    logits.insert(logits.end(), step->begin(), step->end());
+  }
+  return logits;
+}
+
+struct Agreement {
+  double top1 = 0.0;     // share of positions
+  double mean_kl = 0.0;  // of ours from the oracle's, in nats
+  double max_kl = 0.0;
+};
+
+double LogSum(absl::Span<const float> row) {
+  const double top = *std::max_element(row.begin(), row.end());
+  double sum = 0.0;
+  for (const float value : row) {
+    sum += std::exp(value - top);
+  }
+  return top + std::log(sum);
+}
+
+Agreement Compare(const std::vector<float>& expected,
+                  const std::vector<float>& actual, size_t width) {
+  Agreement agreement;
+  const size_t count = expected.size() / width;
+  for (size_t i = 0; i < count; ++i) {
+    const auto p = absl::MakeConstSpan(expected).subspan(i * width, width);
+    const auto q = absl::MakeConstSpan(actual).subspan(i * width, width);
+    const double p_sum = LogSum(p);
+    const double q_sum = LogSum(q);
+    double kl = 0.0;
+    for (size_t t = 0; t < width; ++t) {
+      const double log_p = p[t] - p_sum;
+      kl += std::exp(log_p) * (log_p - (q[t] - q_sum));
+    }
+    agreement.mean_kl += kl / static_cast<double>(count);
+    agreement.max_kl = std::max(agreement.max_kl, kl);
+    const bool same = std::max_element(p.begin(), p.end()) - p.begin() ==
+                      std::max_element(q.begin(), q.end()) - q.begin();
+    agreement.top1 += same ? 1.0 / static_cast<double>(count) : 0.0;
+  }
+  return agreement;
+}
+
+class OracleTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    path_ = ModelPath(GetParam());
+    if (!std::filesystem::exists(path_)) {
+      GTEST_SKIP() << path_ << " is not there";
+    }
+    auto vocabulary = Vocabulary::Load(path_);
+    ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
+    auto tokens = (*vocabulary)->Tokenize(TestText(), {});
+    ASSERT_TRUE(tokens.ok()) << tokens.status();
+    tokens_ = *std::move(tokens);
+    auto model = Model::Load(path_, {.num_threads = kThreads});
+    ASSERT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+  }
+
+  // libllama differs from itself when it computes attention in another order,
+  // because every layer rounds its input to eight bits. Ours must not differ
+  // more than its two ways do.
+  void ExpectAgreement(const Judged& judged, size_t chunk) {
+    ASSERT_GE(tokens_.size(), judged.count);
+    const size_t width = model_->info().vocab_size;
+    const std::vector<float> plain =
+        OracleLogits(path_, tokens_, judged, false);
+    const std::vector<float> flash = OracleLogits(path_, tokens_, judged, true);
+    const std::vector<float> ours = OurLogits(*model_, tokens_, judged, chunk);
+    const Agreement oracle = Compare(plain, flash, width);
+    const Agreement with_plain = Compare(plain, ours, width);
+    const Agreement with_flash = Compare(flash, ours, width);
+    const auto print = [&](const char* pair, const Agreement& agreement) {
+      std::printf(
+          "%s, positions %zu to %zu, %s: top-1 %.2f %%, KL mean %.2e "
+          "max %.2e\n",
+          GetParam().c_str(), judged.first, judged.count, pair,
+          100.0 * agreement.top1, agreement.mean_kl, agreement.max_kl);
+    };
+    print("oracle's two ways", oracle);
+    print("ours and plain", with_plain);
+    print("ours and flash", with_flash);
+    for (const Agreement& agreement : {with_plain, with_flash}) {
+      EXPECT_GE(agreement.top1, oracle.top1 - 0.03);
+      EXPECT_LT(agreement.mean_kl, 1.3 * oracle.mean_kl + 1e-4);
+      EXPECT_LT(agreement.mean_kl, 2e-2);
+    }
+  }
+
+  std::string path_;
+  std::vector<TokenId> tokens_;
+  std::unique_ptr<Model> model_;
+};
+
+TEST_P(OracleTest, LogitsOfAPromptAgree) {
+  ExpectAgreement({.first = 352, .count = 512}, 512);
+}
+
+// Beyond the 512 positions of Gemma's window, in steps of another size.
+TEST_P(OracleTest, LogitsBeyondTheWindowAgree) {
+  ExpectAgreement({.first = 600, .count = 760}, 200);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, OracleTest,
+                         testing::Values("SmolLM2-135M-Instruct.Q4_1.gguf",
+                                         "gemma-3-270m-q4_k_m.gguf"),
+                         [](const auto& info) {
+                           return std::string(info.index == 0 ? "SmolLM2"
+                                                              : "Gemma3");
+                         });
+
+}  // namespace
+}  // namespace everwarm::models

@@ -1,0 +1,103 @@
+// The weights of a model as ggml tensors, where ggml computes with them
+// fastest.
+//
+// An architecture declares the tensors that it needs; each is checked against
+// the file. Load() then puts every one in its place: most stay in the file's
+// mapping, some are copied into ggml's repacked layout.
+//
+// Threads: one, until Load() has returned; immutable afterwards.
+#ifndef EVERWARM_MODELS_WEIGHTS_H_
+#define EVERWARM_MODELS_WEIGHTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ggml-cpp.h"
+#include "ggml.h"
+#include "models/gguf_file.h"
+
+namespace everwarm::models {
+
+class Weights {
+ public:
+  explicit Weights(std::unique_ptr<GgufFile> file);
+  Weights(const Weights&) = delete;
+  Weights& operator=(const Weights&) = delete;
+
+  const GgufFile& file() const { return *file_; }
+
+  // A matrix that activations are multiplied with: [outputs, inputs].
+  // Errors of this and the next: kInvalidArgument, the tensor is missing or has
+  // another shape; kUnimplemented, a type that we do not run.
+  absl::StatusOr<ggml_tensor*> Matrix(const std::string& name, int64_t inputs,
+                                      int64_t outputs);
+  // A matrix that rows are looked up in: [rows, columns]. Never repacked.
+  absl::StatusOr<ggml_tensor*> Table(const std::string& name, int64_t columns,
+                                     int64_t rows);
+  // f32 numbers: norms, biases, rope factors.
+  absl::StatusOr<ggml_tensor*> Vector(const std::string& name, int64_t size);
+  // The same, or null when the file has none.
+  absl::StatusOr<ggml_tensor*> OptionalVector(const std::string& name,
+                                              int64_t size);
+  bool Has(const std::string& name) const {
+    return file_->Find(name) != nullptr;
+  }
+
+  // Gives every declared tensor its data, reading the file through once.
+  // `progress` gets fractions from 0 to 1 and may be empty.
+  // Errors: kUnimplemented, the file has tensors that nobody declared (a
+  // variant of the architecture); kResourceExhausted, no memory for repacked
+  // weights.
+  absl::Status Load(const std::function<void(float)>& progress);
+
+  // Bytes of all declared tensors.
+  uint64_t bytes() const { return bytes_; }
+  // Every matrix gives a row the same bits whatever else is in the batch.
+  bool row_independent() const { return row_independent_; }
+
+ private:
+  enum class Placement {
+    kMapped,    // stays in the file's mapping
+    kCopied,    // the same bytes in memory of ours, where ggml needs alignment
+    kRepacked,  // in ggml's layout for its fastest kernels
+  };
+  // A declared tensor and where its bytes are in the file.
+  struct Entry {
+    ggml_tensor* tensor;
+    const GgufTensor* source;
+    Placement placement;
+  };
+
+  absl::StatusOr<ggml_tensor*> Declare(const std::string& name, int64_t ne0,
+                                       int64_t ne1, bool may_repack);
+  ggml_context* ContextOf(Placement placement) const;
+  // True when ggml has a faster layout for it, in the buffer type that all
+  // repacked weights of this model share.
+  bool CanRepack(ggml_type type, int64_t ne0, int64_t ne1);
+  absl::Status CheckNoneLeft() const;
+  absl::Status Allocate();
+
+  std::unique_ptr<GgufFile> file_;
+  // One context per placement, because ggml allocates by context.
+  ggml_context_ptr mapped_context_;
+  ggml_context_ptr copied_context_;
+  ggml_context_ptr repacked_context_;
+  ggml_backend_buffer_ptr mapped_buffer_;
+  ggml_backend_buffer_ptr copied_buffer_;
+  ggml_backend_buffer_ptr repacked_buffer_;
+  ggml_backend_buffer_type_t repacked_type_ = nullptr;
+  std::vector<Entry> entries_;
+  absl::flat_hash_map<std::string, ggml_tensor*> declared_;
+  uint64_t bytes_ = 0;
+  bool row_independent_ = true;
+};
+
+}  // namespace everwarm::models
+
+#endif  // EVERWARM_MODELS_WEIGHTS_H_

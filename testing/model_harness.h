@@ -1,0 +1,75 @@
+// Block tables for tests and benchmarks that step a model without an engine.
+#ifndef EVERWARM_TESTING_MODEL_HARNESS_H_
+#define EVERWARM_TESTING_MODEL_HARNESS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "base/block_geometry.h"
+#include "base/ids.h"
+#include "models/model.h"
+
+namespace everwarm {
+
+// The slots of one sequence, for all groups and `max_tokens` positions.
+//
+// Threads: one.
+class SequenceBlocks {
+ public:
+  SequenceBlocks(const models::Model& model, TokenPos max_tokens) {
+    for (const models::ModelGroup& group : model.groups()) {
+      const uint32_t span = group.geometry.block_tokens();
+      const size_t slots = (max_tokens + span - 1) / span;
+      const size_t bytes = group.geometry.slot_bytes();
+      memory_.emplace_back(static_cast<std::byte*>(
+          ::operator new (slots* bytes, std::align_val_t{kSlotAlignment})));
+      std::vector<std::byte*>& table = tables_.emplace_back();
+      for (size_t i = 0; i < slots; ++i) {
+        table.push_back(memory_.back().get() + i * bytes);
+      }
+    }
+  }
+
+  models::StepSequence View() const {
+    models::StepSequence sequence;
+    for (const std::vector<std::byte*>& table : tables_) {
+      sequence.groups.push_back(absl::MakeConstSpan(table));
+    }
+    return sequence;
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const {
+      ::operator delete (memory, std::align_val_t{kSlotAlignment});
+    }
+  };
+  std::vector<std::unique_ptr<std::byte, Free>> memory_;
+  std::vector<std::vector<std::byte*>> tables_;
+};
+
+enum class Wanted { kNone, kLast, kAll };
+
+// One step of one sequence: `tokens` at `start` and on. Logits as Step() gives
+// them.
+inline absl::StatusOr<absl::Span<const float>> StepOnce(
+    models::Model& model, const SequenceBlocks& blocks,
+    absl::Span<const TokenId> tokens, TokenPos start, Wanted wanted) {
+  std::vector<models::StepRow> rows;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    rows.push_back({tokens[i], start + static_cast<TokenPos>(i), 0,
+                    wanted == Wanted::kAll ||
+                        (wanted == Wanted::kLast && i + 1 == tokens.size())});
+  }
+  const std::vector<models::StepSequence> sequences = {blocks.View()};
+  return model.Step({rows, sequences});
+}
+
+}  // namespace everwarm
+
+#endif  // EVERWARM_TESTING_MODEL_HARNESS_H_
