@@ -200,6 +200,38 @@ void BM_Read(benchmark::State& state) {
       static_cast<int64_t>(state.iterations() * kv.table().size() * bytes));
 }
 
+// The same bytes in the order in which decode reads them: layer by layer, one
+// row of a KV head and block after the other.
+void BM_ReadRows(benchmark::State& state) {
+  const ModelShape model = Model(state.range(0));
+  const auto depth = static_cast<TokenPos>(state.range(1));
+  const auto threads = static_cast<uint32_t>(state.range(2));
+  Kv kv(model, depth);
+  const uint32_t heads = model.shape.num_kv_heads;
+  const size_t row = kv.geometry().HeadStride(0);
+  const size_t items = kv.table().size() * heads;
+  Team team(threads);
+  for (auto _ : state) {
+    for (uint32_t layer = 0; layer < model.layers; ++layer) {
+      const LayerOffsets offsets = kv.Offsets(layer);
+      team.Run([&](uint32_t t) {
+        uint64_t sum = 0;
+        for (size_t i = items * t / threads; i < items * (t + 1) / threads;
+             ++i) {
+          const size_t head = i / kv.table().size();
+          const std::byte* slot = kv.table()[i % kv.table().size()];
+          sum += SumBytes(slot + offsets.k + head * row, row);
+          sum += SumBytes(slot + offsets.v + head * row, row);
+        }
+        benchmark::DoNotOptimize(sum);
+      });
+    }
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(
+      state.iterations() * kv.table().size() *
+      kv.geometry().PayloadBytes(model.shape.block_tokens)));
+}
+
 // 512 rows behind `depth` tokens, one layer. Args: model, depth, threads.
 void BM_Prefill(benchmark::State& state) {
   constexpr uint32_t kRows = 512;
@@ -249,6 +281,7 @@ void PrefillArgs(benchmark::internal::Benchmark* bench) {
 }
 
 BENCHMARK(BM_Read)->Apply(DecodeArgs);
+BENCHMARK(BM_ReadRows)->Apply(DecodeArgs);
 BENCHMARK(BM_Decode)->Apply(DecodeArgs);
 BENCHMARK(BM_Prefill)->Apply(PrefillArgs);
 

@@ -26,21 +26,36 @@ constexpr int FusedVectors(int rows) {
   return rows == 1 ? 8 : rows <= 3 ? 4 : 2;
 }
 
-// One in so many lines of a tile is due per step of a loop over it with
-// kVectors vectors of 8 halves.
+// While the keys of a tile are in work its values are on their way, and then
+// the keys of the next: what is prefetched fits the L1 cache beside what is
+// used, where a load must not wait behind prefetches.
+//
+// A plane has 2 lines per dimension; half of them are due while keys become
+// columns, half during the dot products, where a loop over the dimensions runs
+// once per kVectors * 8 tokens.
 template <int kVectors>
-HWY_INLINE void PrefetchStep(PrefetchStream& stream, size_t step) {
+HWY_INLINE void PrefetchWithScores(PrefetchStream& stream, size_t i) {
+  if (i * kVectors % 8 == 0) stream.Next();
+}
+
+// All of them are due during value sums, where a loop over the tokens runs once
+// per kVectors * 8 dimensions.
+template <int kVectors>
+HWY_INLINE void PrefetchWithValues(PrefetchStream& stream, size_t t) {
   if constexpr (kVectors == 8) stream.Next();
-  if (kVectors >= 4 || step % 2 == 0) stream.Next();
+  if (kVectors >= 4 || t % 2 == 0) stream.Next();
 }
 
 // Turns the keys of panels [first, last) into columns [k_dim, kTileTokens].
 // Requires: k_dim is a multiple of 8.
 HWY_NOINLINE void TransposeKeys(const uint16_t* const* panels, size_t k_dim,
                                 uint32_t first, uint32_t last,
-                                uint16_t* HWY_RESTRICT columns) {
+                                uint16_t* HWY_RESTRICT columns,
+                                PrefetchStream& stream) {
   for (size_t p = first; p < last; ++p) {
     for (size_t i = 0; i < k_dim; i += 8) {
+      stream.Next();
+      stream.Next();
       uint16_t* to = columns + i * kTileTokens + p * kPanel;
       ForKeys8(panels[p], k_dim, i, [&](size_t j, VU16 v) HWY_ATTR {
         hn::Store(v, DU16(), to + j * kTileTokens);
@@ -63,7 +78,7 @@ HWY_INLINE void ScoreColumns(const uint16_t* HWY_RESTRICT columns, size_t k_dim,
     for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
   }
   for (size_t i = 0; i < k_dim; ++i, columns += kTileTokens) {
-    PrefetchStep<kVectors>(stream, i);
+    PrefetchWithScores<kVectors>(stream, i);
     V8 element[kRows];
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) element[r] = hn::Set(d, q[r * k_dim + i]);
@@ -89,7 +104,7 @@ HWY_INLINE void ScoreColumns(const uint16_t* HWY_RESTRICT columns, size_t k_dim,
 template <int kRows>
 HWY_NOINLINE void FusedScores(const uint16_t* columns, size_t k_dim,
                               uint32_t first, uint32_t last, const float* q,
-                              float* scores, PrefetchStream stream) {
+                              float* scores, PrefetchStream& stream) {
   constexpr int kVectors = FusedVectors(kRows);
   size_t t = first * kPanel;
   for (; t + kVectors * 8 <= last * kPanel; t += kVectors * 8) {
@@ -119,7 +134,7 @@ HWY_INLINE void AddValues(const uint16_t* const* panels, size_t v_dim, size_t i,
     }
   }
   for (size_t t = begin; t < end; ++t) {
-    PrefetchStep<kVectors>(stream, t);
+    PrefetchWithValues<kVectors>(stream, t);
     const uint16_t* row = TokenRow(panels, v_dim, t) + i;
     V8 weight[kRows];
 #pragma GCC unroll 4
@@ -151,7 +166,7 @@ HWY_NOINLINE void FusedValues(const uint16_t* const* panels, size_t v_dim,
                               uint32_t begin, uint32_t end,
                               const float* weights, const float* shrink,
                               float* out, size_t stride,
-                              PrefetchStream stream) {
+                              PrefetchStream& stream) {
   constexpr int kVectors = FusedVectors(kRows);
   size_t i = 0;
   for (; i + kVectors * 8 <= v_dim; i += kVectors * 8) {

@@ -161,7 +161,7 @@ constexpr uint32_t kMaxFusedRows = 8;
 #if EVERWARM_HAS_F16
 template <int kRows>
 void FusedScoreRows(const Tile& tile, size_t row, const uint16_t* columns,
-                    const PrefetchStream& stream) {
+                    PrefetchStream& stream) {
   const size_t k_dim = tile.args.k_dim;
   FusedScores<kRows>(columns, k_dim, tile.seen.begin / kPanel,
                      (tile.seen.end + kPanel - 1) / kPanel,
@@ -170,7 +170,7 @@ void FusedScoreRows(const Tile& tile, size_t row, const uint16_t* columns,
 }
 
 template <int kRows>
-void FusedAddRows(const Tile& tile, size_t row, const PrefetchStream& stream) {
+void FusedAddRows(const Tile& tile, size_t row, PrefetchStream& stream) {
   const size_t stride = ValueStride(tile.args.v_dim);
   FusedValues<kRows>(tile.rows.values, tile.args.v_dim, tile.seen.begin,
                      tile.seen.end, tile.scratch.scores + row * kTileTokens,
@@ -182,30 +182,26 @@ void FusedTile(const Tile& tile) {
   const PartitionArgs& args = tile.args;
   // The room of a tile of floats is more than enough.
   auto* columns = reinterpret_cast<uint16_t*>(tile.scratch.keys);
+  PrefetchStream values(tile.rows.values, args.v_dim);
   TransposeKeys(tile.rows.keys, args.k_dim, tile.seen.begin / kPanel,
-                (tile.seen.end + kPanel - 1) / kPanel, columns);
-  PrefetchStream keys;
-  PrefetchStream values;
-  if (tile.next != nullptr) {
-    keys = PrefetchStream(tile.next->keys, args.k_dim);
-    values = PrefetchStream(tile.next->values, args.v_dim);
-  }
+                (tile.seen.end + kPanel - 1) / kPanel, columns, values);
   for (uint32_t row = tile.first_row; row < tile.last_row; row += 4) {
     const uint32_t count = tile.last_row - row;
-    if (count == 1) FusedScoreRows<1>(tile, row, columns, keys);
-    if (count == 2) FusedScoreRows<2>(tile, row, columns, keys);
-    if (count == 3) FusedScoreRows<3>(tile, row, columns, keys);
-    if (count >= 4) FusedScoreRows<4>(tile, row, columns, keys);
-    keys = {};
+    if (count == 1) FusedScoreRows<1>(tile, row, columns, values);
+    if (count == 2) FusedScoreRows<2>(tile, row, columns, values);
+    if (count == 3) FusedScoreRows<3>(tile, row, columns, values);
+    if (count >= 4) FusedScoreRows<4>(tile, row, columns, values);
   }
+  values.Rest();
   Weights(tile);
+  PrefetchStream keys;
+  if (tile.next != nullptr) keys = {tile.next->keys, args.k_dim};
   for (uint32_t row = tile.first_row; row < tile.last_row; row += 4) {
     const uint32_t count = tile.last_row - row;
-    if (count == 1) FusedAddRows<1>(tile, row, values);
-    if (count == 2) FusedAddRows<2>(tile, row, values);
-    if (count == 3) FusedAddRows<3>(tile, row, values);
-    if (count >= 4) FusedAddRows<4>(tile, row, values);
-    values = {};
+    if (count == 1) FusedAddRows<1>(tile, row, keys);
+    if (count == 2) FusedAddRows<2>(tile, row, keys);
+    if (count == 3) FusedAddRows<3>(tile, row, keys);
+    if (count >= 4) FusedAddRows<4>(tile, row, keys);
   }
 }
 #endif
