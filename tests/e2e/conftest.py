@@ -1,0 +1,32 @@
+import pytest
+
+import everwarm
+
+
+@pytest.fixture
+def cache_dir(tmp_path):
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def start(tmp_path, cache_dir):
+    """Starts servers; those that still run at the end are killed."""
+    servers = []
+
+    def start_one(*options, cache=cache_dir, **more):
+        server = everwarm.Server(cache, *options, log=tmp_path / f"server{len(servers)}.log", **more)
+        servers.append(server)
+        return server
+
+    yield start_one
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """One server for the tests of a file that only ask."""
+    directory = tmp_path_factory.mktemp("shared")
+    server = everwarm.Server(directory / "cache", log=directory / "server.log")
+    yield server
+    server.close()

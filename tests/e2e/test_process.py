@@ -1,0 +1,196 @@
+"""The process: options, files it cannot use, ports, and how it ends."""
+import os
+import pathlib
+import shutil
+import signal
+import socket
+
+import pytest
+
+import everwarm
+from everwarm import SMOL, question
+
+
+def assert_one_clear_line(result, *words):
+    assert result.returncode not in (0, None)
+    # Not by a signal.
+    assert result.returncode > 0, result.stderr
+    lines = [line for line in result.stderr.splitlines() if line.startswith("everwarm: ")]
+    assert len(lines) == 1, result.stderr
+    for word in words:
+        assert word in lines[0], result.stderr
+
+
+@pytest.mark.parametrize("options, word", [
+    (["--nonsense", "1"], "nonsense"),
+    (["--ctx", "many"], "--ctx"),
+    (["--ctx", "0"], "--ctx"),
+    (["--ram-cache", "4 bananas"], "--ram-cache"),
+    (["--block-tokens", "63"], "--block-tokens"),
+    (["--kv", "f64"], "--kv"),
+    (["--port", "70000"], "port"),
+    (["--shutdown-timeout", "soon"], "--shutdown-timeout"),
+    (["--host", "192.0.2.1", "--api-key", "k"], "192.0.2.1"),
+    (["--host", "0.0.0.0"], "--api-key"),
+], ids=lambda value: "-".join(value).strip("-").replace(" ", "-") if isinstance(value, list) else "")
+def test_a_bad_option_is_one_clear_line(tmp_path, options, word):
+    result = everwarm.run("serve", SMOL, "--port", "0", "--cache-dir", str(tmp_path / "cache"), *options)
+    assert_one_clear_line(result, word)
+
+
+def test_a_missing_argument_is_one_clear_line():
+    assert_one_clear_line(everwarm.run("serve"), "MODEL")
+    assert_one_clear_line(everwarm.run("fly"))
+    assert_one_clear_line(everwarm.run())
+
+
+def test_help_is_complete_and_no_error():
+    for command in (["--help"], ["serve", "--help"], ["run", "--help"], ["cache", "--help"]):
+        result = everwarm.run(*command)
+        assert result.returncode == 0
+        assert result.stdout
+    assert "--cache-dir" in everwarm.run("serve", "--help").stdout
+
+
+def serve_file(tmp_path, model):
+    return everwarm.run("serve", str(model), "--port", "0", "--cache-dir", str(tmp_path / "cache"))
+
+
+def test_a_model_that_is_not_there_is_one_clear_line(tmp_path):
+    assert_one_clear_line(serve_file(tmp_path, tmp_path / "none.gguf"), "none.gguf")
+    assert_one_clear_line(serve_file(tmp_path, tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"", b"GGUF", b"hello world" * 1000, b"GGUF\x03\0\0\0" + b"\xff" * 64,
+                                     b"\0" * 100000], ids=["empty", "magic", "text", "counts", "zeros"])
+def test_a_broken_model_is_one_clear_line(tmp_path, content):
+    path = tmp_path / "broken.gguf"
+    path.write_bytes(content)
+    assert_one_clear_line(serve_file(tmp_path, path), "broken.gguf")
+
+
+@pytest.mark.parametrize("share", [0.001, 0.02, 0.5, 0.9999], ids=str)
+def test_a_model_that_was_cut_is_one_clear_line(tmp_path, share):
+    path = tmp_path / "cut.gguf"
+    shutil.copyfile(SMOL, path)
+    os.truncate(path, int(path.stat().st_size * share))
+    assert_one_clear_line(serve_file(tmp_path, path), "cut.gguf")
+
+
+def test_a_busy_port_is_one_clear_line(tmp_path):
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = busy.getsockname()[1]
+        result = everwarm.run("serve", SMOL, "--cache-dir", str(tmp_path / "cache"), "--port", str(port))
+    assert_one_clear_line(result, str(port), "in use")
+
+
+def test_a_cache_directory_that_cannot_be_used_is_one_clear_line(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("not a directory")
+    for path in (file, file / "below", pathlib.Path("/proc/everwarm")):
+        result = everwarm.run("serve", SMOL, "--port", "0", "--cache-dir", str(path))
+        assert_one_clear_line(result, str(path))
+    assert file.read_text() == "not a directory"
+
+
+def test_a_second_server_on_the_same_directory_is_refused(start, cache_dir):
+    server = start()
+    result = everwarm.run("serve", SMOL, "--port", "0", "--cache-dir", str(cache_dir))
+    assert_one_clear_line(result, str(cache_dir))
+    server.assert_alive()
+
+
+def test_a_stop_lets_a_running_reply_finish(start):
+    server = start("--shutdown-timeout", "100s")
+    stream = server.stream("/v1/completions", {"prompt": "Rivers:", "max_tokens": 60,
+                                               "temperature": 0, "ignore_eos": True})
+    pieces = stream.pieces()
+    text = next(pieces)
+    server.signal(signal.SIGTERM)
+    text += "".join(pieces)
+    assert server.wait() == 0
+    server = start()
+    assert server.complete("Rivers:", 60, ignore_eos=True).text == text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
+def test_a_reply_that_would_take_too_long_is_cut_and_does_not_look_whole(start, number):
+    server = start("--shutdown-timeout", "1s")
+    stream = server.stream("/v1/chat/completions",
+                           {"messages": question(100, "zebra"), "max_tokens": 3000,
+                            "temperature": 0, "ignore_eos": True})
+    events = stream.events()
+    next(events)
+    next(events)
+    server.signal(number)
+    rest = list(events)
+    assert "[DONE]" not in rest
+    assert "error" in rest[-1]
+    assert server.wait() == 0
+    # What was computed before is there.
+    server = start()
+    assert server.chat(question(100, "zebra")).from_ssd > 0
+
+
+def test_a_waiting_client_is_told_when_the_server_stops(start):
+    server = start("--shutdown-timeout", "1s")
+    stream = server.stream("/v1/completions", {"prompt": "Rivers:", "max_tokens": 3000,
+                                               "temperature": 0, "ignore_eos": True})
+    next(stream.pieces())
+    server.signal(signal.SIGTERM)
+    while server.process.poll() is None:
+        try:
+            answer = server.complete("Mountains:", 4)
+        except (ConnectionError, OSError):
+            break
+        if answer.status == 200:
+            continue  # the signal was not seen yet
+        assert answer.status == 503
+        assert answer.error["message"]
+    assert server.wait() == 0
+
+
+def test_a_key_protects_everything_but_health(start):
+    server = start("--api-key", "secret")
+    assert server.request("GET", "/health").status == 200
+    for method, path in (("GET", "/v1/models"), ("GET", "/stats"), ("POST", "/v1/completions"),
+                         ("POST", "/admin/cache/flush")):
+        assert server.request(method, path, b"{}").status == 401
+        wrong = server.request(method, path, b"{}", {"Authorization": "Bearer secreT"})
+        assert wrong.status == 401
+    right = server.request("GET", "/v1/models", headers={"Authorization": "Bearer secret"})
+    assert right.status == 200
+
+
+def test_files_are_for_their_owner_alone(start, cache_dir):
+    server = start()
+    server.chat(question(200, "zebra"))
+    assert server.stop() == 0
+    assert cache_dir.stat().st_mode & 0o777 == 0o700
+    files = everwarm.cache_files(cache_dir)
+    assert files
+    for path in files:
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_cache_ls_shows_what_a_directory_keeps(start, cache_dir):
+    server = start()
+    server.chat(question(200, "zebra"))
+    assert server.stop() == 0
+    result = everwarm.run("cache", "ls", "--cache-dir", str(cache_dir))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip()
+    empty = everwarm.run("cache", "ls", "--cache-dir", str(cache_dir / "none"))
+    assert empty.returncode >= 0
+
+
+def test_run_answers_and_finds_its_prompt_again(cache_dir):
+    arguments = ("run", SMOL, "-p", "Name a river.", "--max-tokens", "8", "--temperature", "0",
+                 "--cache-dir", str(cache_dir))
+    first = everwarm.run(*arguments)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.strip()
+    again = everwarm.run(*arguments)
+    assert again.stdout == first.stdout

@@ -1,0 +1,39 @@
+"""A model with sliding windows: a longer prompt is never cut back wrongly."""
+import pytest
+
+from everwarm import GEMMA, document
+
+# Gemma 3 270M's window, in tokens.
+WINDOW = 512
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory):
+    """Prompts as token ids, with the text each gets from nothing."""
+    import everwarm
+    directory = tmp_path_factory.mktemp("cold")
+    server = everwarm.Server(directory / "cache", model=GEMMA, log=directory / "server.log")
+    whole = server.tokens(document(2400, "zebra"))[:3 * WINDOW]
+    assert len(whole) == 3 * WINDOW
+    ask = server.tokens("\nThe code word is")[1:]
+    cases = [whole, whole[:2 * WINDOW] + ask, whole[:-1], whole[:WINDOW - 1], whole[:WINDOW],
+             whole[:WINDOW + 1]]
+    texts = [server.cold_complete(tokens).text for tokens in cases]
+    server.close()
+    return list(zip(cases, texts))
+
+
+def test_every_prefix_of_a_cached_prompt_gets_its_own_text(start, prompts):
+    server = start(model=GEMMA)
+    for tokens, text in prompts:
+        for _ in range(2):
+            answer = server.complete(tokens)
+            assert answer.text == text, f"{len(tokens)} tokens, {answer.cached} cached"
+        assert answer.cached == len(tokens) - 1
+    assert server.flush().status == 200
+    server.kill()
+    server = start(model=GEMMA)
+    for tokens, text in prompts:
+        answer = server.complete(tokens)
+        assert answer.text == text, f"{len(tokens)} tokens, {answer.cached} cached"
+        assert answer.from_ssd > 0 or answer.cached == len(tokens) - 1
