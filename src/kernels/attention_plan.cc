@@ -98,6 +98,7 @@ struct AttentionPlan::Impl {
     float* value = nullptr;  // folded so far [query rows, stride]
     RowSums* row = nullptr;  // folded so far [query rows]
     std::vector<VisibleSpan> span_storage;
+    std::vector<TileSpan> seen_storage;
     std::vector<RowSums> row_storage;
     FloatBuffer buffer;
   };
@@ -248,7 +249,9 @@ void AttentionPlan::Impl::PrepareWorkers(uint32_t threads) {
     LayOut(worker, worker.buffer.data());
     worker.span_storage.resize(std::max(worker.span_storage.size(), n));
     worker.row_storage.resize(std::max(worker.row_storage.size(), n));
+    worker.seen_storage.resize(std::max(worker.seen_storage.size(), n));
     worker.spans = worker.span_storage.data();
+    worker.scratch.seen = worker.seen_storage.data();
     worker.row = worker.row_storage.data();
   }
 }

@@ -60,6 +60,9 @@ class PrefetchStream {
     at_ += kLineHalves;
     if (at_ >= stop_) Open();
   }
+  void Next(uint32_t lines) {
+    for (; lines != 0 && at_ != nullptr; --lines) Next();
+  }
   void Rest() {
     while (at_ != nullptr) Next();
   }

@@ -18,12 +18,6 @@ HWY_BEFORE_NAMESPACE();
 namespace everwarm::kernels::HWY_NAMESPACE {
 namespace {
 
-// What query rows see of one tile, as offsets in it; end <= begin: nothing.
-struct TileSpan {
-  uint32_t begin = 0;
-  uint32_t end = 0;
-};
-
 TileSpan SpanInTile(const VisibleSpan& span, TokenPos tile) {
   const TokenPos begin = std::max(span.begin, tile);
   const TokenPos end = std::min(span.end, tile + kTileTokens);
@@ -45,9 +39,7 @@ struct Tile {
   uint32_t last_row;
   TileSpan seen;
 
-  TileSpan Span(uint32_t row) const {
-    return SpanInTile(args.spans[row / args.heads], begin);
-  }
+  const TileSpan& Span(uint32_t row) const { return scratch.seen[row]; }
   // Union over rows [row, row + count): spans ascend.
   TileSpan Union(uint32_t row, uint32_t count) const {
     return {Span(row).begin, Span(row + count - 1).end};
@@ -109,7 +101,17 @@ void AddRemainder(const Tile& tile, uint32_t panel, uint32_t row,
   if constexpr (kRows > 1) AddRemainder<kRows - 1>(tile, panel, row, count);
 }
 
+// Lines of a plane that are due per block of rows.
+uint32_t LinesPerBlock(const Tile& tile, uint32_t dim, uint32_t panels) {
+  const uint32_t blocks =
+      (tile.last_row - tile.first_row + kBlockRows - 1) / kBlockRows;
+  return dim * kTileTokens / kLineHalves / (panels * blocks) + 1;
+}
+
 void Scores(const Tile& tile) {
+  PrefetchStream next;
+  if (tile.next != nullptr) next = {tile.next->keys, tile.args.k_dim};
+  const uint32_t lines = LinesPerBlock(tile, tile.args.k_dim, kTilePanels);
   const uint32_t last_panel = (tile.seen.end + kPanel - 1) / kPanel;
   for (uint32_t p = tile.seen.begin / kPanel; p < last_panel; ++p) {
     for (uint32_t row = tile.first_row; row < tile.last_row;
@@ -118,6 +120,7 @@ void Scores(const Tile& tile) {
           std::min<uint32_t>(kBlockRows, tile.last_row - row);
       const TileSpan span = tile.Union(row, count);
       if (span.end <= p * kPanel || span.begin >= (p + 1) * kPanel) continue;
+      next.Next(lines);
       ScoreRemainder<kBlockRows>(tile, p, row, count);
     }
   }
@@ -147,9 +150,13 @@ void Weights(const Tile& tile) {
 void Values(const Tile& tile, bool exact) {
   const uint32_t step = exact ? 1 : kBlockRows;
   const uint32_t panels = ValueStride(tile.args.v_dim) / kPanel;
+  PrefetchStream next;
+  if (tile.next != nullptr) next = {tile.next->values, tile.args.v_dim};
+  const uint32_t lines = LinesPerBlock(tile, tile.args.v_dim, panels);
   for (uint32_t p = 0; p < panels; ++p) {
     for (uint32_t row = tile.first_row; row < tile.last_row; row += step) {
       const uint32_t count = std::min<uint32_t>(step, tile.last_row - row);
+      next.Next(lines);
       AddRemainder<kBlockRows>(tile, p, row, count);
     }
   }
@@ -225,24 +232,18 @@ bool TryFused(const Tile& tile) {
 void AccumulateTile(const PartitionArgs& args, const PartitionScratch& scratch,
                     const PartitionSums& sums, TokenPos begin,
                     const TileRows& rows, const TileRows* next) {
-  uint32_t first = 0;
-  uint32_t last = args.num_spans;
-  while (first < last && SpanInTile(args.spans[first], begin).end == 0) ++first;
-  while (first < last && SpanInTile(args.spans[last - 1], begin).end == 0) {
-    --last;
+  uint32_t first = args.num_spans * args.heads;
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < args.num_spans; ++i) {
+    const TileSpan span = SpanInTile(args.spans[i], begin);
+    if (span.end == 0) continue;
+    first = std::min(first, i * args.heads);
+    last = (i + 1) * args.heads;
+    std::fill_n(scratch.seen + i * args.heads, args.heads, span);
   }
-  if (first == last) return;
-  const TileSpan seen = {SpanInTile(args.spans[first], begin).begin,
-                         SpanInTile(args.spans[last - 1], begin).end};
-  const Tile tile{args,
-                  scratch,
-                  sums,
-                  begin,
-                  rows,
-                  next,
-                  first * args.heads,
-                  last * args.heads,
-                  seen};
+  if (last == 0) return;
+  const TileSpan seen = {scratch.seen[first].begin, scratch.seen[last - 1].end};
+  const Tile tile{args, scratch, sums, begin, rows, next, first, last, seen};
   if (TryFused(tile)) return;
   ConvertKeys(rows.keys, args.k_dim, seen.begin / kPanel,
               (seen.end + kPanel - 1) / kPanel, scratch.keys);

@@ -27,6 +27,12 @@ struct VisibleSpan {
   TokenPos end = 0;
 };
 
+// What a query row sees of one tile, as offsets in it; empty if end is 0.
+struct TileSpan {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+};
+
 // Where the sums of a partition go. Arrays begin on 64 bytes.
 struct PartitionSums {
   float* max = nullptr;    // [query rows]
@@ -36,11 +42,12 @@ struct PartitionSums {
 
 // Working memory; arrays begin on 64 bytes and are overwritten.
 struct PartitionScratch {
-  float* keys = nullptr;    // [kTileTokens / kPanel, k_dim, kPanel]
-  float* values = nullptr;  // [ValueStride / kPanel, kTileTokens, kPanel]
-  float* scores = nullptr;  // [query rows, kTileTokens]
-  float* lanes = nullptr;   // [query rows, kSumLanes]
-  float* shrink = nullptr;  // [query rows]
+  float* keys = nullptr;     // [kTileTokens / kPanel, k_dim, kPanel]
+  float* values = nullptr;   // [ValueStride / kPanel, kTileTokens, kPanel]
+  float* scores = nullptr;   // [query rows, kTileTokens]
+  float* lanes = nullptr;    // [query rows, kSumLanes]
+  float* shrink = nullptr;   // [query rows]
+  TileSpan* seen = nullptr;  // [query rows]
 };
 
 struct PartitionArgs {
