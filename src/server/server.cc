@@ -123,6 +123,11 @@ void Server::Impl::SetUp() {
           bind_errno.store(errno);
         }
       });
+  http.set_logger([this](const httplib::Request& request,
+                         const httplib::Response& response) {
+    logger->debug("{} {} {}: {}", request.remote_addr, request.method,
+                  request.path, response.status);
+  });
   Protect();
   AnswerHttpErrors();
   for (const Route& route : kRoutes) {
