@@ -236,8 +236,12 @@ absl::Status EncodeHeader(const BlockHeader& header, std::byte* page) {
     Put<uint32_t>(page, kTokensAt + i * kTokenBytes,
                   static_cast<uint32_t>(identity.tokens[i]));
   }
-  Put<uint64_t>(page, kHeaderChecksumAt, ChecksumHeader(page));
+  SealHeader(page);
   return absl::OkStatus();
+}
+
+void SealHeader(std::byte* page) {
+  Put<uint64_t>(page, kHeaderChecksumAt, ChecksumHeader(page));
 }
 
 absl::StatusOr<BlockHeader> DecodeHeader(absl::Span<const std::byte> bytes) {

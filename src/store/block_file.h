@@ -79,6 +79,10 @@ absl::Status EncodeHeader(const BlockHeader& header, std::byte* page);
 //         kFailedPrecondition, an intact header of another format version.
 absl::StatusOr<BlockHeader> DecodeHeader(absl::Span<const std::byte> page);
 
+// Writes the checksum over the rest of the page, as the last step of
+// EncodeHeader(); tests use it to make headers that lie.
+void SealHeader(std::byte* page);
+
 // Whether `header` is what `wanted` asks for: every field, every token.
 // kDataLoss names the first difference.
 absl::Status CheckIdentity(const BlockHeader& header,
