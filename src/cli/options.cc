@@ -100,6 +100,8 @@ void ServeOptions::Register(CLI::App& app) {
       ->capture_default_str();
   Add(app, "--api-key", api_key,
       "Key that every request but /health must bring");
+  app.add_flag("--insecure-listen", insecure_listen,
+               "Let other machines in without a key");
   Add(app, "--shutdown-timeout", shutdown_timeout,
       "How long a stop waits for running replies and the disk")
       ->capture_default_str();

@@ -47,6 +47,7 @@ struct ServeOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;
   std::string api_key;
+  bool insecure_listen = false;
   std::string shutdown_timeout = "120s";
   std::chrono::milliseconds shutdown_timeout_ms{0};
 

@@ -1,0 +1,161 @@
+#include "cli/assembly.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/units.h"
+#include "cli/numerics.h"
+#include "cli/progress.h"
+#include "engine/local_engine.h"
+#include "store/block_store.h"
+#include "store/fingerprint.h"
+
+namespace everwarm::cli {
+namespace {
+
+// Tasks of the store that read at the same time.
+constexpr size_t kReaderThreads = 2;
+
+// Blocks that are not durable yet may pass the target by this much.
+uint64_t HardCap(uint64_t target) {
+  return target + std::max(target / 4, 256 * kMiB);
+}
+
+std::vector<store::GroupScheme> Schemes(const models::Model& model,
+                                        const std::string& codec) {
+  std::vector<store::GroupScheme> schemes;
+  for (const models::ModelGroup& group : model.groups()) {
+    schemes.push_back({codec, group.geometry});
+  }
+  return schemes;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Build(
+    const ModelOptions& options, const Clock* clock, Logger logger) {
+  auto assembly = std::unique_ptr<Assembly>(new Assembly);
+  EW_RETURN_IF_ERROR(assembly->LoadModel(options, clock));
+  const models::ModelInfo& info = assembly->model_->info();
+  logger->info("{}: {} {}, {} of weights, trained for {} tokens", options.model,
+               info.architecture, info.name, FormatBytes(info.weight_bytes),
+               info.train_context);
+  if (options.context > info.train_context && info.train_context > 0) {
+    logger->warn(
+        "a context of {} tokens is more than the {} the model was "
+        "trained for",
+        options.context, info.train_context);
+  }
+  Fingerprint fingerprint;
+  std::vector<cache::TierEntry> entries;
+  if (options.cache_dir != "off") {
+    EW_ASSIGN_OR_RETURN(fingerprint,
+                        assembly->Identify(options, clock, logger));
+  }
+  EW_ASSIGN_OR_RETURN(entries,
+                      assembly->OpenTier(options, fingerprint, clock, logger));
+  EW_RETURN_IF_ERROR(assembly->StartEngine(options, fingerprint,
+                                           std::move(entries), clock, logger));
+  return assembly;
+}
+
+absl::Status Assembly::LoadModel(const ModelOptions& options,
+                                 const Clock* clock) {
+  EW_ASSIGN_OR_RETURN(vocabulary_, models::Vocabulary::Load(options.model));
+  EW_ASSIGN_OR_RETURN(chat_template_, models::ChatTemplate::Load(*vocabulary_));
+  text_front_ = std::make_unique<server::ModelTextFront>(vocabulary_.get(),
+                                                         chat_template_.get());
+  token_text_ =
+      std::make_unique<engine::VocabularyTokenText>(vocabulary_.get());
+  Progress progress("loading the model", clock);
+  models::LoadOptions load;
+  load.block_tokens = options.block_tokens;
+  load.num_threads = options.threads;
+  load.progress = [&progress](float fraction) { progress.Update(fraction); };
+  EW_ASSIGN_OR_RETURN(model_, models::Model::Load(options.model, load));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Fingerprint> Assembly::Identify(const ModelOptions& options,
+                                               const Clock* clock,
+                                               const Logger& logger) {
+  Progress progress("hashing the weights", clock);
+  store::WeightsHasher hasher(
+      &env_, absl::StrCat(options.cache_dir, "/weights.memo"), logger);
+  store::FingerprintParts parts;
+  EW_ASSIGN_OR_RETURN(
+      parts.weights,
+      hasher.Hash(options.model, [&progress](uint64_t done, uint64_t total) {
+        progress.Update(static_cast<float>(done) / static_cast<float>(total));
+      }));
+  parts.groups = Schemes(*model_, options.kv);
+  parts.numerics_version = NumericsVersion();
+  return store::ComputeFingerprint(parts);
+}
+
+absl::StatusOr<std::vector<cache::TierEntry>> Assembly::OpenTier(
+    const ModelOptions& options, const Fingerprint& fingerprint,
+    const Clock* clock, const Logger& logger) {
+  std::vector<BlockGeometry> geometries;
+  for (const models::ModelGroup& group : model_->groups()) {
+    geometries.push_back(group.geometry);
+  }
+  pool_ = std::make_unique<cache::BlockPool>(std::move(geometries));
+  if (options.cache_dir == "off") {
+    tier_ = std::make_unique<cache::NullTier>();
+    logger->info("no cache directory: blocks live in RAM only");
+    return std::vector<cache::TierEntry>();
+  }
+  writers_ = std::make_unique<ThreadExecutor>("writer", 1);
+  readers_ = std::make_unique<ThreadExecutor>("reader", kReaderThreads);
+  store::StoreOptions store_options;
+  store_options.dir = options.cache_dir;
+  store_options.fingerprint = fingerprint;
+  store_options.groups = Schemes(*model_, options.kv);
+  store_options.max_bytes = options.ssd_cache_bytes;
+  store_options.min_free_bytes = options.min_free_bytes;
+  store_options.verify_payload = options.verify_reads;
+  store_options.reader_tasks = kReaderThreads;
+  EW_ASSIGN_OR_RETURN(store::OpenedStore opened,
+                      store::BlockStore::Open(std::move(store_options),
+                                              {&env_, clock, writers_.get(),
+                                               readers_.get(), logger}));
+  tier_ = std::move(opened.store);
+  return std::move(opened.entries);
+}
+
+absl::Status Assembly::StartEngine(const ModelOptions& options,
+                                   const Fingerprint& fingerprint,
+                                   std::vector<cache::TierEntry> entries,
+                                   const Clock* clock, const Logger& logger) {
+  cache::KvCache::Config config;
+  config.fingerprint = fingerprint;
+  config.layout.block_tokens = options.block_tokens;
+  for (const models::ModelGroup& group : model_->groups()) {
+    config.layout.groups.push_back({group.name,
+                                    group.window == 0
+                                        ? cache::GroupKind::kFull
+                                        : cache::GroupKind::kWindow,
+                                    group.window, group.geometry});
+  }
+  config.ram_target_bytes = options.ram_cache_bytes;
+  config.ram_hard_cap_bytes = HardCap(options.ram_cache_bytes);
+  EW_RETURN_IF_ERROR(config.Validate());
+  cache_ = std::make_unique<cache::KvCache>(std::move(config), pool_.get(),
+                                            tier_.get(), clock, logger);
+  cache_->Adopt(std::move(entries));
+  engine::LocalEngine::Config engine_config;
+  engine_config.context_size = options.context;
+  engine_config.max_batch = options.max_batch;
+  engine_config.prefill_chunk = options.prefill_chunk;
+  EW_RETURN_IF_ERROR(engine_config.Validate());
+  engine_ = std::make_unique<engine::LocalEngine>(
+      engine_config,
+      engine::LocalEngine::Parts{model_.get(), token_text_.get(), cache_.get(),
+                                 tier_.get(), clock, logger});
+  return absl::OkStatus();
+}
+
+}  // namespace everwarm::cli

@@ -1,0 +1,72 @@
+// All parts of one model's server put together: the one place that sees them
+// all.
+#ifndef EVERWARM_CLI_ASSEMBLY_H_
+#define EVERWARM_CLI_ASSEMBLY_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/log.h"
+#include "cache/block_pool.h"
+#include "cache/kv_cache.h"
+#include "cache/tier.h"
+#include "cli/options.h"
+#include "engine/engine.h"
+#include "engine/token_text.h"
+#include "models/chat_template.h"
+#include "models/model.h"
+#include "models/vocabulary.h"
+#include "server/model_text_front.h"
+#include "store/posix_env.h"
+
+namespace everwarm::cli {
+
+// Threads: Build() and the destructor on one; the engine and the text front are
+// for any.
+class Assembly {
+ public:
+  // Loads the model, opens the directory and starts the engine.
+  // Errors: those of the parts; the message is meant for a person.
+  static absl::StatusOr<std::unique_ptr<Assembly>> Build(
+      const ModelOptions& options, const Clock* clock, Logger logger);
+
+  engine::Engine& engine() { return *engine_; }
+  const server::ModelTextFront& text_front() const { return *text_front_; }
+
+ private:
+  Assembly() = default;
+  absl::Status LoadModel(const ModelOptions& options, const Clock* clock);
+  absl::StatusOr<std::vector<cache::TierEntry>> OpenTier(
+      const ModelOptions& options, const Fingerprint& fingerprint,
+      const Clock* clock, const Logger& logger);
+  absl::StatusOr<Fingerprint> Identify(const ModelOptions& options,
+                                       const Clock* clock,
+                                       const Logger& logger);
+  absl::Status StartEngine(const ModelOptions& options,
+                           const Fingerprint& fingerprint,
+                           std::vector<cache::TierEntry> entries,
+                           const Clock* clock, const Logger& logger);
+
+  // Each outlives those below it.
+  std::unique_ptr<models::Vocabulary> vocabulary_;
+  std::unique_ptr<models::ChatTemplate> chat_template_;
+  std::unique_ptr<server::ModelTextFront> text_front_;
+  std::unique_ptr<engine::TokenText> token_text_;
+  std::unique_ptr<models::Model> model_;
+  store::PosixEnv env_;
+  std::unique_ptr<cache::BlockPool> pool_;
+  std::unique_ptr<Executor> writers_;
+  std::unique_ptr<Executor> readers_;
+  std::unique_ptr<cache::Tier> tier_;
+  std::unique_ptr<cache::KvCache> cache_;
+  std::unique_ptr<engine::Engine> engine_;
+};
+
+}  // namespace everwarm::cli
+
+#endif  // EVERWARM_CLI_ASSEMBLY_H_

@@ -1,0 +1,32 @@
+#include "cli/numerics.h"
+
+#include "absl/strings/str_cat.h"
+#include "ggml-cpu.h"
+#include "kernels/attention.h"
+
+namespace everwarm::cli {
+namespace {
+
+// Raise when a kernel, a graph or the pinned ggml changes the bits of a result.
+constexpr int kVersion = 1;
+
+}  // namespace
+
+std::string NumericsVersion() {
+  std::string ggml;
+  if (ggml_cpu_has_avx() != 0) absl::StrAppend(&ggml, "+avx");
+  if (ggml_cpu_has_avx2() != 0) absl::StrAppend(&ggml, "+avx2");
+  if (ggml_cpu_has_fma() != 0) absl::StrAppend(&ggml, "+fma");
+  if (ggml_cpu_has_f16c() != 0) absl::StrAppend(&ggml, "+f16c");
+  if (ggml_cpu_has_avx_vnni() != 0) absl::StrAppend(&ggml, "+avxvnni");
+  if (ggml_cpu_has_avx512() != 0) absl::StrAppend(&ggml, "+avx512");
+  if (ggml_cpu_has_avx512_vbmi() != 0) absl::StrAppend(&ggml, "+vbmi");
+  if (ggml_cpu_has_avx512_vnni() != 0) absl::StrAppend(&ggml, "+vnni");
+  if (ggml_cpu_has_avx512_bf16() != 0) absl::StrAppend(&ggml, "+bf16");
+  if (ggml_cpu_has_neon() != 0) absl::StrAppend(&ggml, "+neon");
+  if (ggml_cpu_has_dotprod() != 0) absl::StrAppend(&ggml, "+dotprod");
+  if (ggml_cpu_has_matmul_int8() != 0) absl::StrAppend(&ggml, "+i8mm");
+  return absl::StrCat(kVersion, "/", kernels::KernelTarget(), "/ggml", ggml);
+}
+
+}  // namespace everwarm::cli

@@ -1,0 +1,110 @@
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "cli/assembly.h"
+#include "cli/commands.h"
+#include "cli/signals.h"
+#include "server/server.h"
+
+namespace everwarm::cli {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How often the waiting main thread looks up.
+constexpr milliseconds kTick{500};
+// What HTTP workers get to send the last events.
+constexpr milliseconds kDrain{2000};
+
+std::string Address(const std::string& host, int port) {
+  const bool v6 = host.find(':') != std::string::npos;
+  return absl::StrCat("http://", v6 ? "[" : "", host, v6 ? "]" : "", ":", port);
+}
+
+bool IsLoopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+}
+
+// Stops the engine within `timeout`; a second signal leaves no time for running
+// replies. What is published is flushed in either case.
+engine::FlushOutcome StopEngine(engine::Engine& engine, milliseconds timeout) {
+  // Stop() waits for replies on another thread, so that this one hears signals.
+  engine::FlushOutcome outcome;
+  std::atomic<bool> done = false;
+  std::thread stopper([&] {
+    outcome = engine.Stop(timeout);
+    done.store(true);
+  });
+  while (!done.load()) {
+    if (WaitForStopSignal(milliseconds(20)).has_value()) {
+      engine.CancelAll();
+    }
+  }
+  stopper.join();
+  return outcome;
+}
+
+int Shutdown(server::Server& server, Assembly& assembly,
+             const ServeOptions& options, const Logger& logger) {
+  const engine::EngineStats before = assembly.engine().stats();
+  logger->info("stopping: {} running, {} waiting", before.running,
+               before.waiting);
+  const engine::FlushOutcome outcome =
+      StopEngine(assembly.engine(), options.shutdown_timeout_ms);
+  server.Stop(kDrain);
+  const cache::FlushReport& report = outcome.report;
+  if (report.no_tier || (report.durable && !outcome.timed_out)) {
+    logger->info("stopped; {} blocks on the disk", report.entries);
+    return kExitOk;
+  }
+  logger->error(
+      "stopped, but not everything is on the disk: {} blocks pending, {} "
+      "failed, {} dropped, {} missing",
+      report.pending, report.failed, report.dropped, report.missing);
+  return kExitNotDurable;
+}
+
+}  // namespace
+
+int Serve(ServeOptions options) {
+  if (absl::Status status = options.Resolve(); !status.ok()) {
+    return Fail(status);
+  }
+  if (!IsLoopback(options.host) && options.api_key.empty() &&
+      !options.insecure_listen) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat("--host ", options.host,
+                     " lets other machines in: set --api-key, or "
+                     "--insecure-listen if that is meant")));
+  }
+  const Logger logger = MakeLogger(options.model.log_level);
+  const SystemClock clock;
+  server::Server::Config config;
+  config.host = options.host;
+  config.port = options.port;
+  config.api_key = options.api_key;
+  server::Server server(config, &clock, logger);
+  if (absl::Status status = server.Start(); !status.ok()) {
+    return Fail(status);
+  }
+  absl::StatusOr<std::unique_ptr<Assembly>> assembly =
+      Assembly::Build(options.model, &clock, logger);
+  if (!assembly.ok()) {
+    server.Stop(milliseconds(0));
+    return Fail(assembly.status());
+  }
+  server.SetReady(&(*assembly)->engine(), &(*assembly)->text_front());
+  std::printf("listening on %s\n",
+              Address(options.host, server.port()).c_str());
+  std::fflush(stdout);
+  while (!WaitForStopSignal(kTick).has_value()) {
+  }
+  return Shutdown(server, **assembly, options, logger);
+}
+
+}  // namespace everwarm::cli
