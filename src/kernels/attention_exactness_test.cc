@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -335,6 +337,39 @@ TEST(AttentionExactnessTest, SequencesOfOneCallDoNotMeet) {
     EXPECT_TRUE(SameBits(
         Attend(shape, cases[0]->sequence.offsets(), rows, q.data(), threads),
         expected));
+  }
+}
+
+TEST(AttentionExactnessTest, ACommonPrefixDoesNotShow) {
+  // Sequences that borrow the first blocks of the first one.
+  for (uint32_t window : {0, 700}) {
+    for (uint32_t heads : {2, 6}) {
+      AttentionShape shape = Shape(heads, 2, 64);
+      shape.window = window;
+      std::vector<std::unique_ptr<Case>> cases;
+      std::vector<AttentionRow> rows;
+      std::vector<float> q, expected;
+      for (uint32_t s = 0; s < 7; ++s) {
+        const TokenPos length = s == 4 ? 512 : 1400 + 77 * s;
+        cases.push_back(std::make_unique<Case>(shape, length, 1, 20 + s));
+        Case& c = *cases.back();
+        for (uint32_t b = 0; s != 0 && b < (s == 3 ? 9u : length / 64); ++b) {
+          if (b < 1024 / 64)
+            c.sequence.table()[b] = cases[0]->sequence.table()[b];
+        }
+        rows.push_back(c.rows[0]);
+        q.insert(q.end(), c.q.begin(), c.q.end());
+        const auto alone =
+            Attend(shape, c.sequence.offsets(), {&c.rows[0], 1}, c.Query(0));
+        expected.insert(expected.end(), alone.begin(), alone.end());
+      }
+      for (uint32_t threads : {1, 2, 3, 5}) {
+        EXPECT_TRUE(SameBits(Attend(shape, cases[0]->sequence.offsets(), rows,
+                                    q.data(), threads),
+                             expected))
+            << threads << " threads";
+      }
+    }
   }
 }
 
