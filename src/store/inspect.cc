@@ -1,0 +1,203 @@
+#include "store/inspect.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "store/aligned_buffer.h"
+#include "store/block_writer.h"
+#include "store/header_reader.h"
+
+namespace everwarm::store {
+namespace {
+
+// A node of one fingerprint's tree, over all groups.
+struct Node {
+  NodeId parent;
+  NodeId root;
+  TokenPos start = 0;
+  TokenPos tokens = 0;
+  uint64_t blocks = 0;
+  uint64_t bytes = 0;
+  Clock::Wall last_used;
+  bool leaf = true;
+};
+using Tree = absl::flat_hash_map<NodeId, Node>;
+
+void AddToTree(Tree& tree, const BlockHeader& header, const FileInfo& info) {
+  const cache::BlockIdentity& identity = header.identity;
+  Node& node = tree[identity.key.node];
+  node.parent = identity.parent;
+  node.root = identity.root;
+  node.start = identity.start;
+  node.tokens = header.num_tokens();
+  ++node.blocks;
+  node.bytes += info.allocated;
+  node.last_used = std::max(node.last_used, info.modified);
+}
+
+StoredConversation FollowUp(const Tree& tree, const NodeId& leaf) {
+  const Node& last = tree.at(leaf);
+  StoredConversation result;
+  result.root = last.root;
+  result.leaf = leaf;
+  result.tokens = last.start + last.tokens;
+  result.last_used = last.last_used;
+  result.reachable_tokens = result.tokens;
+  NodeId id = leaf;
+  for (;;) {
+    const auto found = tree.find(id);
+    if (found == tree.end()) {
+      // A gap: nothing behind it can be reached from the start.
+      result.reachable_tokens = 0;
+      break;
+    }
+    result.blocks += found->second.blocks;
+    result.bytes += found->second.bytes;
+    if (found->second.start == 0) {
+      break;
+    }
+    id = found->second.parent;
+  }
+  return result;
+}
+
+void AddConversations(Tree& tree, StoredFingerprint& report) {
+  std::vector<NodeId> parents;
+  for (const auto& [id, node] : tree) {
+    parents.push_back(node.parent);
+  }
+  for (const NodeId& parent : parents) {
+    if (const auto found = tree.find(parent); found != tree.end()) {
+      found->second.leaf = false;
+    }
+  }
+  for (const auto& [id, node] : tree) {
+    if (node.leaf) {
+      report.conversations.push_back(FollowUp(tree, id));
+    }
+  }
+  std::sort(report.conversations.begin(), report.conversations.end(),
+            [](const StoredConversation& a, const StoredConversation& b) {
+              return a.last_used != b.last_used ? a.last_used > b.last_used
+                                                : a.leaf < b.leaf;
+            });
+}
+
+void AddEntry(StoredFingerprint& report, Tree& tree, const BlockHeader& header,
+              const FileInfo& info) {
+  ++report.entries;
+  report.bytes += info.allocated;
+  const GroupIndex group = header.identity.key.group;
+  if (report.groups.size() <= group) {
+    report.groups.resize(size_t{group} + 1);
+  }
+  report.groups[group] = header.scheme;
+  report.oldest_use =
+      std::min(report.oldest_use.value_or(info.modified), info.modified);
+  report.newest_use =
+      std::max(report.newest_use.value_or(info.modified), info.modified);
+  AddToTree(tree, header, info);
+}
+
+void AddFingerprint(Env& env, const std::string& dir, const Digest& digest,
+                    const std::vector<std::string>& names,
+                    DirectoryReport& report) {
+  StoredFingerprint found;
+  found.fingerprint.digest = digest;
+  std::vector<std::string> paths;
+  for (const std::string& name : names) {
+    if (ParseBlockFileName(name).has_value()) {
+      paths.push_back(absl::StrCat(dir, "/", name));
+    }
+  }
+  Tree tree;
+  ReadHeaders(env, paths,
+              [&](size_t, const FileInfo& info,
+                  const absl::StatusOr<BlockHeader>& header) {
+                if (header.ok() && header->fingerprint.digest == digest) {
+                  AddEntry(found, tree, *header, info);
+                } else if (!absl::IsNotFound(header.status())) {
+                  ++found.damaged;
+                }
+              });
+  for (const auto& [id, node] : tree) {
+    found.tokens += node.tokens;
+  }
+  AddConversations(tree, found);
+  report.fingerprints.push_back(std::move(found));
+}
+
+}  // namespace
+
+absl::StatusOr<DirectoryReport> InspectDirectory(Env& env,
+                                                 const std::string& dir) {
+  DirectoryReport report;
+  EW_ASSIGN_OR_RETURN(std::vector<std::string> names, env.List(dir));
+  std::sort(names.begin(), names.end());
+  const auto count = [&](const std::string& path) -> FileInfo {
+    const absl::StatusOr<FileInfo> info = env.Stat(path);
+    if (!info.ok()) {
+      return {};
+    }
+    report.total_bytes += info->allocated;
+    return *info;
+  };
+  count(dir);
+  for (const std::string& name : names) {
+    const std::string path = absl::StrCat(dir, "/", name);
+    const FileInfo info = count(path);
+    const std::optional<Digest> digest = DigestFromHex(name);
+    if (info.kind != FileKind::kDirectory ||
+        !(digest.has_value() || name == "damaged")) {
+      continue;
+    }
+    const absl::StatusOr<std::vector<std::string>> inside = env.List(path);
+    if (!inside.ok()) {
+      continue;
+    }
+    for (const std::string& file : *inside) {
+      const FileInfo file_info = count(absl::StrCat(path, "/", file));
+      if (!digest.has_value()) {
+        ++report.set_aside_files;
+        report.set_aside_bytes += file_info.allocated;
+      } else if (IsTempName(file)) {
+        ++report.temp_files;
+        report.temp_bytes += file_info.allocated;
+      }
+    }
+    if (digest.has_value()) {
+      AddFingerprint(env, path, *digest, *inside, report);
+    }
+  }
+  return report;
+}
+
+absl::StatusOr<BlockHeader> VerifyBlockFile(Env& env, const std::string& path) {
+  absl::StatusOr<BlockHeader> header = absl::InternalError("no header");
+  ReadHeaders(env, {path},
+              [&](size_t, const FileInfo&, absl::StatusOr<BlockHeader> found) {
+                header = std::move(found);
+              });
+  EW_RETURN_IF_ERROR(header.status());
+  EW_ASSIGN_OR_RETURN(const std::unique_ptr<File> file,
+                      env.OpenForRead(path, {.direct = true}));
+  const AlignedBuffer payload(header->padded_payload_bytes());
+  const std::array<MutableBytes, 1> part = {
+      payload.first(header->padded_payload_bytes())};
+  EW_ASSIGN_OR_RETURN(const size_t bytes, file->ReadAt(kHeaderBytes, part));
+  if (bytes < header->payload_bytes()) {
+    return absl::DataLossError(absl::StrCat("payload ends after ", bytes));
+  }
+  if (ChecksumPayload(part[0].first(header->payload_bytes())) !=
+      header->checksum) {
+    return absl::DataLossError("wrong checksum of the payload");
+  }
+  return header;
+}
+
+}  // namespace everwarm::store

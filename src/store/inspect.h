@@ -1,0 +1,75 @@
+// What a cache directory holds, for people: no model and no lock is needed, and
+// nothing is changed.
+//
+// Threads:  any.
+// Blocks:   one read for each file.
+// Errors:   kNotFound, there is no such directory. Files that a running server
+//           removes meanwhile are left out.
+#ifndef EVERWARM_STORE_INSPECT_H_
+#define EVERWARM_STORE_INSPECT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "store/block_file.h"
+#include "store/env.h"
+
+namespace everwarm::store {
+
+// A path from the root to a block that no other continues.
+struct StoredConversation {
+  NodeId root;
+  NodeId leaf;
+  // From the start up to the leaf's last token.
+  TokenPos tokens = 0;
+  // The same, as far as blocks are there without a gap from the start. Window
+  // groups keep no more than their last blocks, so less is not damage.
+  TokenPos reachable_tokens = 0;
+  // Files of the path, those that it shares with others too.
+  uint64_t blocks = 0;
+  uint64_t bytes = 0;
+  Clock::Wall last_used;
+};
+
+struct StoredFingerprint {
+  Fingerprint fingerprint;
+  uint64_t entries = 0;
+  uint64_t bytes = 0;
+  // Of all spans: what conversations or groups share counts once.
+  uint64_t tokens = 0;
+  // Nothing without entries.
+  std::optional<Clock::Wall> oldest_use;
+  std::optional<Clock::Wall> newest_use;
+  // What the headers say, by group; empty where a group has no entry.
+  std::vector<GroupScheme> groups;
+  uint64_t damaged = 0;
+  // Most recently used first.
+  std::vector<StoredConversation> conversations;
+};
+
+struct DirectoryReport {
+  std::vector<StoredFingerprint> fingerprints;
+  uint64_t set_aside_files = 0;
+  uint64_t set_aside_bytes = 0;
+  uint64_t temp_files = 0;
+  uint64_t temp_bytes = 0;
+  // All of the above and the rest: what counts against a cap.
+  uint64_t total_bytes = 0;
+};
+
+absl::StatusOr<DirectoryReport> InspectDirectory(Env& env,
+                                                 const std::string& dir);
+
+// Reads one block's file as a whole and checks all that can be checked.
+// Errors: as a header's in header_reader.h; kDataLoss also for the payload.
+absl::StatusOr<BlockHeader> VerifyBlockFile(Env& env, const std::string& path);
+
+}  // namespace everwarm::store
+
+#endif  // EVERWARM_STORE_INSPECT_H_

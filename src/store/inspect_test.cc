@@ -1,0 +1,110 @@
+#include "store/inspect.h"
+
+#include <gtest/gtest.h>
+
+#include "testing/store_harness.h"
+
+namespace everwarm::store {
+namespace {
+
+TEST(InspectTest, ListsModelsAndConversationsBesideARunningStore) {
+  StoreHarness h;
+  ASSERT_TRUE(h.Open().ok());
+  const auto first = Chain(1, 40, TestFingerprint(1));
+  h.StoreAll(first);
+  h.clock.Advance(std::chrono::seconds(10));
+  h.StoreAll(Chain(2, 16, TestFingerprint(1)));
+  h.options.fingerprint = TestFingerprint(2);
+  ASSERT_TRUE(h.Open().ok());
+  h.StoreAll(Chain(1, 20, TestFingerprint(2), 1));
+
+  const auto report = InspectDirectory(h.env, "/cache");
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->total_bytes, h.env.used_bytes());
+  ASSERT_EQ(report->fingerprints.size(), 2u);
+  const StoredFingerprint& one = report->fingerprints[0];
+  EXPECT_EQ(one.fingerprint, TestFingerprint(1));
+  EXPECT_EQ(one.entries, 4u);
+  EXPECT_EQ(one.tokens, 56u);
+  EXPECT_EQ(*one.newest_use - *one.oldest_use, std::chrono::seconds(10));
+  ASSERT_EQ(one.groups.size(), 1u);
+  EXPECT_EQ(one.groups[0], SmallGroups()[0]);
+  ASSERT_EQ(one.conversations.size(), 2u);
+  EXPECT_EQ(one.conversations[0].tokens, 16u);
+  EXPECT_EQ(one.conversations[1].tokens, 40u);
+  EXPECT_EQ(one.conversations[1].reachable_tokens, 40u);
+  EXPECT_EQ(one.conversations[1].blocks, 3u);
+  EXPECT_EQ(one.conversations[1].leaf, first[2].key.node);
+  const StoredFingerprint& two = report->fingerprints[1];
+  EXPECT_EQ(two.entries, 2u);
+  ASSERT_EQ(two.groups.size(), 2u);
+  EXPECT_EQ(two.groups[1].codec, "q8");
+}
+
+TEST(InspectTest, SharedPrefixesCountOnceAndGapsAreSeen) {
+  StoreHarness h;
+  ASSERT_TRUE(h.Open().ok());
+  const auto chain = Chain(1, 48, TestFingerprint(1));
+  h.StoreAll(chain);
+  // A second conversation that leaves the first after one block.
+  cache::BlockIdentity branch = chain[1];
+  branch.tokens[0] += 1;
+  branch.key.node = ChildId(branch.parent, branch.tokens);
+  h.StoreAll({branch});
+  auto report = InspectDirectory(h.env, "/cache");
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->fingerprints[0].tokens, 64u);
+  EXPECT_EQ(report->fingerprints[0].conversations.size(), 2u);
+  ASSERT_TRUE(h.env.Unlink(h.PathOf(chain[0])).ok());
+  report = InspectDirectory(h.env, "/cache");
+  for (const auto& conversation : report->fingerprints[0].conversations) {
+    EXPECT_EQ(conversation.reachable_tokens, 0u);
+  }
+}
+
+TEST(InspectTest, CountsDamageTempAndSetAsideFilesAndChangesNothing) {
+  StoreHarness h;
+  ASSERT_TRUE(h.Open().ok());
+  const auto chain = Chain(1, 32, TestFingerprint(1));
+  h.StoreAll(chain);
+  h.env.Put(h.PathOf(chain[1]), FaultEnv::Bytes(10));
+  h.env.Put("/cache/" + TestFingerprint(1).hex() + "/tmp-3",
+            FaultEnv::Bytes(10));
+  ASSERT_TRUE(h.env.MakeDir("/cache/damaged").ok());
+  h.env.Put("/cache/damaged/x", FaultEnv::Bytes(5000));
+  const auto paths = h.env.Paths();
+  const auto report = InspectDirectory(h.env, "/cache");
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->fingerprints[0].entries, 1u);
+  EXPECT_EQ(report->fingerprints[0].damaged, 1u);
+  EXPECT_EQ(report->temp_files, 1u);
+  EXPECT_EQ(report->set_aside_files, 1u);
+  EXPECT_EQ(report->set_aside_bytes, 8192u);
+  EXPECT_EQ(h.env.Paths(), paths);
+}
+
+TEST(InspectTest, AMissingDirectoryIsNotFound) {
+  FakeClock clock;
+  FaultEnv env(&clock);
+  EXPECT_TRUE(absl::IsNotFound(InspectDirectory(env, "/none").status()));
+}
+
+TEST(InspectTest, VerifyReadsThePayloadToo) {
+  StoreHarness h;
+  ASSERT_TRUE(h.Open().ok());
+  const auto chain = Chain(1, 20, TestFingerprint(1));
+  h.StoreAll(chain);
+  for (const auto& identity : chain) {
+    const std::string path = h.PathOf(identity);
+    const auto header = VerifyBlockFile(h.env, path);
+    ASSERT_TRUE(header.ok());
+    EXPECT_EQ(header->identity.tokens, identity.tokens);
+    auto bytes = h.env.Contents(path);
+    bytes[kHeaderBytes + header->payload_bytes() - 1] ^= std::byte{1};
+    h.env.Put(path, bytes);
+    EXPECT_TRUE(absl::IsDataLoss(VerifyBlockFile(h.env, path).status()));
+  }
+}
+
+}  // namespace
+}  // namespace everwarm::store
