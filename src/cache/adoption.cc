@@ -76,13 +76,15 @@ void Adoption::Attach(const BlockIdentity& identity, Node* parent) {
     open.pop_back();
     const uint32_t tokens = static_cast<uint32_t>(entry.tokens.size());
     Node* const node = tree_.FindOrAdd(under, entry.tokens);
-    copies_.Add(node->groups[entry.key.group], tokens);
+    if (copies_.Find(entry.key) == nullptr) {
+      copies_.Add(node->groups[entry.key.group], tokens);
+    }
     const auto waiting = waiting_.find(entry.key.node);
     if (tokens != tree_.block_tokens() || waiting == waiting_.end()) {
       continue;
     }
     for (BlockIdentity& child : waiting->second) {
-      --num_waiting_;
+      parents_.erase(child.key);
       if (child.root == *node->root->id &&
           child.start == node->start + tokens) {
         open.emplace_back(std::move(child), node);
@@ -102,8 +104,8 @@ void Adoption::OnDurable(const BlockKey& key) {
   }
   std::vector<BlockIdentity> children = std::move(waiting_[key.node]);
   waiting_.erase(key.node);
-  num_waiting_ -= children.size();
   for (const BlockIdentity& child : children) {
+    parents_.erase(child.key);
     if (FindParent(child) == residency->node) {
       Attach(child, residency->node);
     }
@@ -111,11 +113,38 @@ void Adoption::OnDurable(const BlockKey& key) {
 }
 
 void Adoption::Wait(BlockIdentity identity) {
-  if (num_waiting_ < kMaxWaiting) {
-    ++num_waiting_;
-    std::vector<BlockIdentity>& siblings = waiting_[identity.parent];
-    siblings.push_back(std::move(identity));
+  if (parents_.size() >= kMaxWaiting ||
+      !parents_.emplace(identity.key, identity.parent).second) {
+    return;
   }
+  std::vector<BlockIdentity>& siblings = waiting_[identity.parent];
+  siblings.push_back(std::move(identity));
+}
+
+bool Adoption::Claim(const BlockIdentity& identity, Residency& residency) {
+  const auto found = parents_.find(identity.key);
+  if (found == parents_.end() || found->second != identity.parent) {
+    return false;
+  }
+  Forget(identity.key);
+  copies_.Add(residency, static_cast<uint32_t>(identity.tokens.size()));
+  OnDurable(identity.key);
+  return true;
+}
+
+void Adoption::Forget(const BlockKey& key) {
+  const auto found = parents_.find(key);
+  if (found == parents_.end()) {
+    return;
+  }
+  const auto siblings = waiting_.find(found->second);
+  std::erase_if(siblings->second, [&](const BlockIdentity& identity) {
+    return identity.key == key;
+  });
+  if (siblings->second.empty()) {
+    waiting_.erase(siblings);
+  }
+  parents_.erase(found);
 }
 
 }  // namespace everwarm::cache

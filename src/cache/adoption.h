@@ -11,7 +11,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/ids.h"
 #include "cache/parts.h"
-#include "cache/stores.h"
 #include "cache/tier_copies.h"
 #include "cache/token_tree.h"
 
@@ -29,8 +28,12 @@ class Adoption {
   void Adopt(std::vector<TierEntry> entries);
   // A block of this node has become durable: its children may be waiting.
   void OnDurable(const BlockKey& key);
+  // Whether this very block waits: it is durable already, and becomes known.
+  bool Claim(const BlockIdentity& identity, Residency& residency);
+  // The tier no longer has it.
+  void Forget(const BlockKey& key);
 
-  size_t waiting() const { return num_waiting_; }
+  size_t waiting() const { return parents_.size(); }
 
  private:
   bool MakesSense(const BlockIdentity& identity) const;
@@ -44,7 +47,8 @@ class Adoption {
   TierCopies& copies_;
   // By the parent's id.
   absl::flat_hash_map<NodeId, std::vector<BlockIdentity>> waiting_;
-  size_t num_waiting_ = 0;
+  // Of all that wait.
+  absl::flat_hash_map<BlockKey, NodeId> parents_;
 };
 
 }  // namespace everwarm::cache

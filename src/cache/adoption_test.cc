@@ -72,6 +72,47 @@ TEST(AdoptionTest, AnOrphanIsFoundOnceItsParentIsDurableAgain) {
   EXPECT_TRUE(h.tier().problems().empty());
 }
 
+TEST(AdoptionTest, OrphansThatArePublishedAgainAreNotStoredAgain) {
+  CacheHarness h(FullOnly());
+  h.Generate(Range(1, 64));
+  h.StoreAll();
+  const auto disk = h.tier().disk();
+  for (const auto& [key, entry] : disk) {
+    if (entry.identity.start == 0) {
+      h.tier().Drop(key);
+    }
+  }
+  h.Restart();
+  EXPECT_EQ(h.cache().stats().nodes, 0);
+  // Up to the third block; the fourth is found behind it.
+  h.Generate(Range(1, 48));
+  EXPECT_EQ(h.tier().stores().size(), 1);
+  EXPECT_EQ(h.cache().stats().dirty_blocks, 1);
+  h.StoreAll();
+  EXPECT_TRUE(h.tier().problems().empty());
+  EXPECT_EQ(h.TakeReady(Range(1, 70))->length(), 64);
+}
+
+TEST(AdoptionTest, AnOrphanThatTheTierDroppedIsForgotten) {
+  CacheHarness h(FullOnly());
+  h.Generate(Range(1, 32));
+  h.StoreAll();
+  auto disk = h.tier().disk();
+  for (const auto& [key, entry] : disk) {
+    if (entry.identity.start == 0) {
+      h.tier().Drop(key);
+    }
+  }
+  h.Restart();
+  disk = h.tier().disk();
+  for (const auto& [key, entry] : disk) {
+    h.tier().Drop(key);
+  }
+  h.cache().Poll();
+  h.Generate(Range(1, 32));
+  EXPECT_EQ(h.tier().stores().size(), 2);
+}
+
 TEST(AdoptionTest, ATailAndALongerOneBecomeOne) {
   // A crash came between the longer one's write and the shorter one's removal.
   CacheHarness h(FullOnly());

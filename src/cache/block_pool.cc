@@ -82,9 +82,9 @@ BlockRef::~BlockRef() {
   }
 }
 
-bool BlockRef::unique() const {
-  return block_ != nullptr &&
-         block_->shares_.load(std::memory_order_acquire) == 1;
+uint32_t BlockRef::shares() const {
+  return block_ == nullptr ? 0
+                           : block_->shares_.load(std::memory_order_acquire);
 }
 
 BlockPool::BlockPool(std::vector<BlockGeometry> geometries)
@@ -143,6 +143,7 @@ BlockRef BlockPool::TakeSlot(Group& group) {
   }
   block->pool_ = this;
   block->filled_ = 0;
+  block->cached_shares_ = 0;
   block->shares_.store(1, std::memory_order_relaxed);
   used_bytes_.fetch_add(group.slot_bytes);
   return BlockRef(block);

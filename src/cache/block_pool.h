@@ -38,6 +38,9 @@ class Block {
   // whoever finds more than it wrote itself copies first.
   uint32_t filled() const { return filled_; }
   void set_filled(uint32_t tokens) { filled_ = tokens; }
+  // How many of the shares are cached nodes'. Belongs to the engine thread.
+  uint32_t cached_shares() const { return cached_shares_; }
+  void set_cached_shares(uint32_t shares) { cached_shares_ = shares; }
 
  private:
   friend class BlockPool;
@@ -48,6 +51,7 @@ class Block {
   std::byte* data_ = nullptr;
   uint32_t chunk_ = 0;
   uint32_t filled_ = 0;
+  uint32_t cached_shares_ = 0;
   GroupIndex group_ = 0;
   std::atomic<uint32_t> shares_{0};
 };
@@ -70,9 +74,10 @@ class BlockRef {
   explicit operator bool() const { return block_ != nullptr; }
   Block* operator->() const { return block_; }
   Block* get() const { return block_; }
-  // True when nobody else has a share. Exact only for a thread that knows that
-  // no other thread can be copying this block's last share.
-  bool unique() const;
+  // How many there are, this one included. Exact only for a thread that knows
+  // that no other thread can be copying one; otherwise it may be less already.
+  uint32_t shares() const;
+  bool unique() const { return shares() == 1; }
   friend bool operator==(const BlockRef&, const BlockRef&) = default;
 
  private:

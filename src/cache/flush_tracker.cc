@@ -29,15 +29,15 @@ void FlushTracker::OnAttempt(Residency& residency) {
   }
 }
 
-void FlushTracker::OnStored(Residency& residency) {
-  OnPresent(residency, residency.tier_tokens);
+void FlushTracker::OnStored(Residency& residency, uint32_t tokens) {
+  OnPresent(residency, tokens);
   for (auto& [id, ticket] : tickets_) {
     const auto found = ticket.awaited.find(&residency);
     if (found == ticket.awaited.end()) {
       continue;
     }
     ++ticket.flushed;
-    if (residency.tier_tokens >= found->second.tokens) {
+    if (tokens >= found->second.tokens) {
       ticket.awaited.erase(found);
     }
   }

@@ -30,7 +30,7 @@ class FlushTracker {
 
   // What stores.h reports.
   void OnAttempt(Residency& residency);
-  void OnStored(Residency& residency);
+  void OnStored(Residency& residency, uint32_t tokens);
   // True when some flush has not had an attempt of its own yet.
   bool OnFailed(Residency& residency);
 

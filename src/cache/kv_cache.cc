@@ -92,13 +92,13 @@ struct KvCache::Impl final : SequenceOwner {
         parts(std::move(p)),
         tree(parts.layout.block_tokens, parts.layout.groups.size()),
         copies(parts, tree),
+        adoption(parts, tree, copies),
         flushes(tree),
-        stores(parts, {config.store_retry}, tree, copies, flushes),
+        stores(parts, {config.store_retry}, tree, copies, adoption, flushes),
         retention(parts, {config.ram_target_bytes, config.ram_hard_cap_bytes},
                   tree, stores, flushes),
         loads(parts, tree),
-        taking(parts, tree, copies, loads, retention),
-        adoption(parts, tree, copies) {}
+        taking(parts, tree, copies, loads, retention) {}
 
   ~Impl() override {
     for (SequenceState* sequence : open) {
@@ -114,10 +114,8 @@ struct KvCache::Impl final : SequenceOwner {
   }
 
   void Handle(StoredEvent& event) {
-    if (stores.OnStored(event.key) != nullptr) {
-      adoption.OnDurable(event.key);
-      retention.NoteChange();
-    }
+    stores.OnStored(event.key);
+    retention.NoteChange();
   }
   void Handle(StoreFailedEvent& event) {
     stores.OnFailed(event.key, event.status);
@@ -128,6 +126,7 @@ struct KvCache::Impl final : SequenceOwner {
     taking.OnLoadFailed(event.key, event.status);
   }
   void Handle(DroppedEvent& event) {
+    adoption.Forget(event.key);
     // A RAM copy stays and is not written again: the tier had a reason.
     if (Residency* const residency = copies.Drop(event.key);
         residency != nullptr) {
@@ -160,12 +159,12 @@ struct KvCache::Impl final : SequenceOwner {
   const Parts parts;
   TokenTree tree;
   TierCopies copies;
+  Adoption adoption;
   FlushTracker flushes;
   Stores stores;
   Retention retention;
   Loads loads;
   Taking taking;
-  Adoption adoption;
   absl::flat_hash_set<SequenceState*> open;
   uint64_t tail_copies = 0;
   TokenPos longest = 0;

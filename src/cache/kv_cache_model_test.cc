@@ -6,6 +6,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cache/kv_cache.h"
@@ -177,12 +178,16 @@ class Driver {
   void DropSome() {
     std::vector<BlockKey> keys;
     for (const auto& [key, entry] : harness_.tier().disk()) {
-      if (Below(20) == 0) {
-        keys.push_back(key);
-      }
+      keys.push_back(key);
     }
+    // The map's order is another in every run.
+    std::sort(keys.begin(), keys.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.node, a.group) < std::tie(b.node, b.group);
+    });
     for (const BlockKey& key : keys) {
-      harness_.tier().Drop(key);
+      if (Below(20) == 0) {
+        harness_.tier().Drop(key);
+      }
     }
     harness_.cache().Poll();
   }
@@ -197,7 +202,7 @@ class Driver {
         return false;
       }
       EXPECT_EQ(report->pending, 0);
-      EXPECT_EQ(report->entries, harness_.tier().disk().size());
+      EXPECT_LE(report->entries, harness_.tier().disk().size());
       return true;
     });
   }
@@ -221,8 +226,6 @@ class Driver {
         EXPECT_EQ(harness_.Check(*live.sequence, live.name_space), "");
       }
     }
-    const CacheStats stats = harness_.cache().stats();
-    EXPECT_LE(stats.cached_blocks_in_ram * 4096, stats.ram_used_bytes);
   }
 
   void Restart() {
@@ -266,7 +269,12 @@ class Driver {
       all.push_back({{tokens.begin(), tokens.end()}, live.name_space});
     }
     live_.clear();
+    if (harness_.cache().stats().ram_target_bytes == 0) {
+      harness_.cache().Poll();
+      EXPECT_EQ(harness_.pool().used_bytes(), 0);
+    }
     harness_.Restart();
+    EXPECT_EQ(harness_.pool().used_bytes(), 0);
     for (const Published& published : all) {
       const Tokens prompt = published.tokens + Tokens{1};
       EXPECT_EQ(FromDisk(prompt, published.name_space),
@@ -358,7 +366,7 @@ TEST_P(KvCacheModelTest, ThreeGroupsWithRoomForEverything) {
   Driver(ThreeGroups(), {}, GetParam()).Run(2500);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, KvCacheModelTest, testing::Range(1u, 9u));
+INSTANTIATE_TEST_SUITE_P(Seeds, KvCacheModelTest, testing::Range(1u, 13u));
 
 }  // namespace
 }  // namespace everwarm::cache

@@ -146,6 +146,27 @@ TEST(KvCacheStoreTest, WhatIsDurableIsNotStoredAgainByWhoComputedItTwice) {
   EXPECT_TRUE(h.tier().stores().empty());
 }
 
+TEST(KvCacheStoreTest, ABeginningThatTwoNodesShareIsStoredOnce) {
+  CacheHarness h(FullOnly(), {0, 100 * kSlot});
+  const Tokens common = Range(1, 10);
+  // [common] is durable; [common, 600...] takes its node, and is lost.
+  h.Generate(common);
+  h.StoreAll();
+  h.tier().set_max_pending_stores(0);
+  const auto a = h.Generate(common + Range(600, 6));
+  const auto b = h.Generate(common + Range(500, 6));
+  h.tier().set_max_pending_stores(50);
+  for (int i = 0; i < 2; ++i) {
+    const auto again = h.Take(Range(1, 1));
+    ASSERT_TRUE(h.Compute(*again, common).ok());
+    h.cache().Publish(*again);
+  }
+  h.StoreAll();
+  EXPECT_TRUE(h.tier().problems().empty());
+  EXPECT_EQ(h.cache().stats().dirty_blocks, 0);
+  EXPECT_TRUE(h.cache().FlushOutcome(h.cache().BeginFlush())->durable);
+}
+
 TEST(KvCacheStoreTest, WhatTheTierDroppedIsNotRewrittenUntilItIsUsed) {
   CacheHarness h(FullOnly());
   auto sequence = h.Generate(Range(1, 32));
@@ -318,6 +339,25 @@ TEST(KvCacheLoadTest, AFailedWindowReadGoesBackToAnEarlierPublishedPosition) {
   EXPECT_EQ(h.Check(*sequence), "");
 }
 
+TEST(KvCacheLoadTest, ASiblingServesWhereTheSpanItselfIsGone) {
+  CacheHarness h(FullOnly());
+  h.Generate(Range(1, 40));
+  h.Generate(Range(1, 27) + Range(500, 10));
+  h.StoreAll();
+  h.Restart();
+  const auto disk = h.tier().disk();
+  for (const auto& [key, entry] : disk) {
+    if (entry.identity.tokens == Range(17, 16)) {
+      h.tier().Drop(key);
+    }
+  }
+  h.cache().Poll();
+  const auto sequence = h.TakeReady(Range(1, 50));
+  EXPECT_EQ(sequence->length(), 27);
+  EXPECT_EQ(sequence->reuse().matched, 40);
+  EXPECT_EQ(h.Check(*sequence), "");
+}
+
 TEST(KvCacheLoadTest, ASequenceMayEndWhileItWaits) {
   CacheHarness h(FullOnly());
   h.Generate(Range(1, 64));
@@ -451,6 +491,26 @@ TEST(KvCacheBudgetTest, RoomIsMadeBeforeItIsUsed) {
   const auto sequence = h.Take(Range(1001, 64));
   ASSERT_TRUE(h.cache().Reserve(*sequence, 48).ok());
   EXPECT_EQ(h.pool().used_bytes(), 4 * kSlot);
+}
+
+TEST(KvCacheBudgetTest, ABlockOfTwoNodesLeavesWhenNobodyElseUsesIt) {
+  CacheHarness h(FullOnly(), Room(0));
+  h.Generate(Range(1, 10) + Range(500, 6));
+  h.StoreAll();
+  h.cache().Poll();
+  ASSERT_EQ(h.pool().used_bytes(), 0);
+  // A shorter copy of that node becomes the beginning of another one.
+  auto sequence = h.Take(Range(1, 1));
+  ASSERT_TRUE(h.Compute(*sequence, Range(1, 10)).ok());
+  h.cache().Publish(*sequence);
+  ASSERT_TRUE(h.Compute(*sequence, Range(600, 6)).ok());
+  h.cache().Publish(*sequence);
+  EXPECT_EQ(h.cache().stats().cached_blocks_in_ram, 2);
+  EXPECT_EQ(h.pool().used_bytes(), kSlot);
+  sequence.reset();
+  h.StoreAll();
+  h.cache().Poll();
+  EXPECT_EQ(h.pool().used_bytes(), 0);
 }
 
 TEST(KvCacheBudgetTest, NodesWithNothingLeftAreRemoved) {

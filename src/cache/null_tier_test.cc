@@ -53,6 +53,13 @@ TEST_F(NullTierTest, BlocksOverTheTargetAreSimplyDiscarded) {
   EXPECT_EQ(cache->Take(Range(1, 100), "")->length(), 64);
 }
 
+TEST_F(NullTierTest, DemotingEverythingDemotesNothing) {
+  const auto cache = MakeCache(1 << 30);
+  Run(*cache, Range(1, 100));
+  cache->DemoteAll();
+  EXPECT_EQ(cache->stats().cached_blocks_in_ram, 7);
+}
+
 TEST_F(NullTierTest, AFlushSaysThatThereIsNoTier) {
   const auto cache = MakeCache(1 << 30);
   Run(*cache, Range(1, 100));

@@ -14,11 +14,13 @@ constexpr std::chrono::milliseconds kSearchAgain{20};
 
 void Retention::Attach(Residency& residency, BlockRef block, uint32_t tokens) {
   if (residency.ram) {
+    CountShares(residency.ram, -1);
     Touch(residency);
   } else {
     order_.push_back(&residency);
     residency.ram_place = std::prev(order_.end());
   }
+  CountShares(block, 1);
   residency.ram = std::move(block);
   residency.ram_tokens = tokens;
   flushes_.OnPresent(residency, tokens);
@@ -41,7 +43,7 @@ void Retention::MakeRoom(size_t incoming_bytes) {
   }
   changed_ = false;
   searched_at_ = now;
-  DropUntil(options_.target_bytes, incoming_bytes, Drop::kDurable);
+  DropUntil(options_.target_bytes, incoming_bytes, Drop::kClean);
   DropUntil(options_.hard_cap_bytes, incoming_bytes, Drop::kAny);
 }
 
@@ -60,14 +62,20 @@ void Retention::DropUntil(uint64_t limit, size_t incoming_bytes, Drop what) {
   }
 }
 
-bool Retention::MayDrop(const Residency& residency, Drop what) const {
-  if (!residency.ram.unique() || residency.store == StoreState::kRunning) {
+bool Retention::MayDrop(const Residency& residency, Drop what) {
+  // A tail that two conversations went on from can be two nodes' block.
+  if (residency.ram.shares() > residency.ram->cached_shares() ||
+      residency.store == StoreState::kRunning) {
     return false;
   }
   // What waits for nothing and is not durable either was durable once and is
   // beyond the tier's cap now, or there is no tier.
-  return what == Drop::kAny || residency.durable() ||
-         residency.store == StoreState::kNone;
+  return residency.durable() || what == Drop::kAny ||
+         (what == Drop::kClean && residency.store == StoreState::kNone);
+}
+
+void Retention::CountShares(const BlockRef& block, int more) {
+  block->set_cached_shares(block->cached_shares() + more);
 }
 
 void Retention::DropCopy(Residency& residency) {
@@ -81,6 +89,7 @@ void Retention::DropCopy(Residency& residency) {
   }
   stores_.Forget(residency);
   order_.erase(residency.ram_place);
+  CountShares(residency.ram, -1);
   residency.ram = BlockRef();
   residency.ram_tokens = 0;
   tree_.Prune(residency.node);

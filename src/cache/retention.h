@@ -56,12 +56,14 @@ class Retention {
 
  private:
   enum class Drop {
-    kDurable,  // also what need not become durable
+    kDurable,
+    kClean,  // also what need not become durable
     kAny,
   };
   // Walks from the least recently used on while more than `limit` is used.
   void DropUntil(uint64_t limit, size_t incoming_bytes, Drop what);
-  bool MayDrop(const Residency& residency, Drop what) const;
+  static bool MayDrop(const Residency& residency, Drop what);
+  static void CountShares(const BlockRef& block, int more);
   void DropCopy(Residency& residency);
 
   const Parts& parts_;

@@ -47,15 +47,12 @@ void Stores::Forget(Residency& residency) {
 void Stores::Pump() {
   while (!queued_.empty()) {
     Residency& residency = *queued_.front();
-    if (residency.durable()) {
-      // A start-up scan found it meanwhile.
-      Move(residency, StoreState::kNone);
-      flushes_.OnStored(residency);
-      continue;
-    }
     StoreRequest request{
         tree_.Identity(residency.node, residency.group, residency.ram_tokens),
         residency.ram};
+    if (Spare(residency, request.identity)) {
+      continue;
+    }
     const BlockKey key = request.identity.key;
     const absl::Status status = parts_.tier->Store(std::move(request));
     if (absl::IsResourceExhausted(status)) {
@@ -70,6 +67,28 @@ void Stores::Pump() {
     running_by_key_[key] = &residency;
     Move(residency, StoreState::kRunning);
   }
+}
+
+bool Stores::Spare(Residency& residency, const BlockIdentity& identity) {
+  // A start-up scan may have found it, before or after it got here.
+  if (residency.durable() || adoption_.Claim(identity, residency)) {
+    Succeed(residency);
+    return true;
+  }
+  // The beginning of one node can be the beginning of a sibling that was
+  // published since: the same bytes under the same name.
+  if (copies_.Find(identity.key) != nullptr) {
+    Move(residency, StoreState::kNone);
+    flushes_.OnStored(residency, residency.ram_tokens);
+    return true;
+  }
+  if (running_by_key_.contains(identity.key)) {
+    residency.retry_at = parts_.clock->Now();
+    Move(residency, StoreState::kWaiting);
+    waiting_.splice(waiting_.begin(), waiting_, residency.store_place);
+    return true;
+  }
+  return false;
 }
 
 void Stores::QueueDue() {
@@ -91,18 +110,22 @@ void Stores::QueueAll(uint64_t ticket) {
   }
 }
 
-Residency* Stores::OnStored(const BlockKey& key) {
+void Stores::OnStored(const BlockKey& key) {
   const auto found = running_by_key_.find(key);
   if (found == running_by_key_.end()) {
-    return nullptr;
+    return;
   }
   Residency& residency = *found->second;
   running_by_key_.erase(found);
-  Move(residency, StoreState::kNone);
   copies_.Add(residency, std::exchange(residency.storing_tokens, 0));
-  flushes_.OnStored(residency);
+  Succeed(residency);
+  adoption_.OnDurable(key);
+}
+
+void Stores::Succeed(Residency& residency) {
+  Move(residency, StoreState::kNone);
+  flushes_.OnStored(residency, residency.tier_tokens);
   MarkDirty(residency);
-  return &residency;
 }
 
 void Stores::OnFailed(const BlockKey& key, const absl::Status& status) {

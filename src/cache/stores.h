@@ -12,6 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "cache/adoption.h"
 #include "cache/flush_tracker.h"
 #include "cache/parts.h"
 #include "cache/tier_copies.h"
@@ -25,11 +26,12 @@ class Stores {
     std::chrono::milliseconds retry{0};
   };
   Stores(const Parts& parts, Options options, TokenTree& tree,
-         TierCopies& copies, FlushTracker& flushes)
+         TierCopies& copies, Adoption& adoption, FlushTracker& flushes)
       : parts_(parts),
         options_(options),
         tree_(tree),
         copies_(copies),
+        adoption_(adoption),
         flushes_(flushes) {}
   Stores(const Stores&) = delete;
   Stores& operator=(const Stores&) = delete;
@@ -48,8 +50,8 @@ class Stores {
   // Queues what failed, and lets a flush wait for all that is not durable.
   void QueueAll(uint64_t ticket);
 
-  // The tier's answers. The residency, or null when nobody waited for it.
-  Residency* OnStored(const BlockKey& key);
+  // The tier's answers.
+  void OnStored(const BlockKey& key);
   void OnFailed(const BlockKey& key, const absl::Status& status);
 
   size_t size() const {
@@ -59,12 +61,16 @@ class Stores {
  private:
   ResidencyList& list(StoreState state);
   void Move(Residency& residency, StoreState to);
+  // True when the block need not be handed over, or not now.
+  bool Spare(Residency& residency, const BlockIdentity& identity);
+  void Succeed(Residency& residency);
   void Fail(Residency& residency, const absl::Status& status);
 
   const Parts& parts_;
   const Options options_;
   TokenTree& tree_;
   TierCopies& copies_;
+  Adoption& adoption_;
   FlushTracker& flushes_;
   ResidencyList queued_;
   ResidencyList running_;

@@ -7,11 +7,19 @@ namespace everwarm::cache {
 namespace {
 
 // Tokens of the span that lie before the resume point.
-uint32_t TokensBefore(TokenPos resume_point, const Node& node,
+uint32_t TokensBefore(TokenPos resume_point, const Waiting::Span& span,
                       uint32_t block_tokens) {
-  return resume_point > node.start
-             ? std::min(resume_point - node.start, block_tokens)
+  return resume_point > span.start
+             ? std::min(resume_point - span.start, block_tokens)
              : 0;
+}
+
+// What a source is worth: tokens, then tokens without a read.
+std::pair<uint32_t, uint32_t> Worth(const Residency& residency,
+                                    uint32_t common) {
+  const uint32_t anywhere =
+      std::max(residency.ram_tokens, residency.tier_tokens);
+  return {std::min(anywhere, common), std::min(residency.ram_tokens, common)};
 }
 
 }  // namespace
@@ -27,7 +35,9 @@ void Taking::Begin(SequenceState& sequence, absl::Span<const TokenId> prompt) {
     table.Resize(waiting.spans.size());
   }
   for (const Waiting::Span& span : waiting.spans) {
-    tree_.Pin(span.node);
+    for (const Waiting::Source& source : span.sources) {
+      tree_.Pin(source.residency->node);
+    }
   }
   // Something has to be left to compute.
   Plan(sequence, static_cast<TokenPos>(prompt.size() - 1));
@@ -38,71 +48,75 @@ void Taking::Walk(Waiting& waiting, const NodeId& root, TokenPos* matched) {
   const Node* parent = tree_.FindRoot(root);
   absl::Span<const TokenId> rest = waiting.prompt;
   while (parent != nullptr && !rest.empty()) {
-    Waiting::Span span;
-    if (rest.size() >= block_tokens) {
-      span.node = tree_.Find(parent, rest.first(block_tokens));
-      span.matched = block_tokens;
-    }
-    if (span.node == nullptr) {
-      span = BestPartial(parent, rest);
-    }
-    if (span.node == nullptr) {
+    const absl::Span<const TokenId> here =
+        rest.first(std::min<size_t>(rest.size(), block_tokens));
+    Node* const exact =
+        here.size() == block_tokens ? tree_.Find(parent, here) : nullptr;
+    Waiting::Span span = FindSources(parent, exact, here);
+    if (span.matched == 0) {
       return;
     }
-    span.held.assign(parts_.layout.groups.size(), 0);
+    span.start = *matched;
     *matched += span.matched;
-    rest.remove_prefix(span.matched);
-    parent = span.matched == block_tokens ? span.node : nullptr;
+    rest.remove_prefix(here.size());
+    parent = exact;
     waiting.spans.push_back(std::move(span));
   }
 }
 
-Waiting::Span Taking::BestPartial(const Node* parent,
-                                  absl::Span<const TokenId> rest) const {
-  const TokenTree::Partial partial = tree_.FindPartial(
-      parent, rest.first(std::min<size_t>(rest.size(), tree_.block_tokens())));
-  Waiting::Span best;
-  // Of those that agree with the prompt equally far, the one whose worst group
-  // has the most, then the one with the most in RAM.
-  std::pair<uint32_t, uint32_t> best_score;
-  for (Node* node : partial.nodes) {
-    std::pair<uint32_t, uint32_t> score = {partial.common, 0};
-    for (const Residency& residency : node->groups) {
-      score.first = std::min(
-          score.first, std::max(residency.ram_tokens, residency.tier_tokens));
-      score.second += std::min(residency.ram_tokens, partial.common);
+Waiting::Span Taking::FindSources(const Node* parent, Node* exact,
+                                  absl::Span<const TokenId> span) const {
+  const uint32_t whole = static_cast<uint32_t>(span.size());
+  Waiting::Span found;
+  if (exact != nullptr) {
+    found.matched = whole;
+    bool complete = true;
+    for (Residency& residency : exact->groups) {
+      found.sources.push_back({&residency, whole, 0});
+      complete = complete && Worth(residency, whole).first == whole;
     }
-    if (best.node == nullptr || score > best_score) {
-      best.node = node;
-      best.matched = partial.common;
-      best_score = score;
+    if (complete || parent->children == 1) {
+      return found;
     }
   }
-  return best;
+  for (const TokenTree::Neighbour& neighbour : tree_.Neighbours(parent, span)) {
+    found.matched = std::max(found.matched, neighbour.common);
+    found.sources.resize(neighbour.node->groups.size());
+    for (size_t g = 0; g < found.sources.size(); ++g) {
+      Waiting::Source& source = found.sources[g];
+      Residency& other = neighbour.node->groups[g];
+      if (source.residency == nullptr ||
+          Worth(other, neighbour.common) >
+              Worth(*source.residency, source.common)) {
+        source = {&other, neighbour.common, 0};
+      }
+    }
+  }
+  return found;
 }
 
-uint32_t Taking::Covered(const Waiting& waiting, const Waiting::Span& span,
-                         GroupIndex group) const {
-  const Residency& residency = span.node->groups[group];
-  uint32_t covered = std::max(span.held[group], residency.ram_tokens);
+uint32_t Taking::Covered(const Waiting& waiting,
+                         const Waiting::Source& source) {
+  const Residency& residency = *source.residency;
+  uint32_t covered = std::max(source.held, residency.ram_tokens);
   if (!waiting.unreadable.contains(&residency)) {
     covered =
         std::max({covered, residency.tier_tokens, residency.loading_tokens});
   }
-  return std::min(covered, span.matched);
+  return std::min(covered, source.common);
 }
 
 TokenPos Taking::ResumePoint(const Waiting& waiting, TokenPos limit) const {
   ResumeScan scan(parts_.layout, states_);
   std::vector<uint32_t> covered(parts_.layout.groups.size());
   for (const Waiting::Span& span : waiting.spans) {
-    if (span.node->start >= limit) {
+    if (span.start >= limit) {
       break;
     }
-    for (GroupIndex g = 0; g < covered.size(); ++g) {
-      covered[g] = Covered(waiting, span, g);
+    for (size_t g = 0; g < covered.size(); ++g) {
+      covered[g] = Covered(waiting, span.sources[g]);
     }
-    scan.Add(std::min(span.matched, limit - span.node->start), covered);
+    scan.Add(std::min(span.matched, limit - span.start), covered);
   }
   return scan.resume_point();
 }
@@ -133,18 +147,19 @@ std::vector<Load::Waiter> Taking::Lend(SequenceState& sequence,
   for (uint32_t s = 0; s < waiting.spans.size(); ++s) {
     Waiting::Span& span = waiting.spans[s];
     const uint32_t need =
-        TokensBefore(waiting.resume_point, *span.node, block_tokens);
-    for (GroupIndex g = 0; g < needed.size(); ++g) {
-      Residency& residency = span.node->groups[g];
+        TokensBefore(waiting.resume_point, span, block_tokens);
+    for (size_t g = 0; g < needed.size(); ++g) {
+      Waiting::Source& source = span.sources[g];
+      Residency& residency = *source.residency;
       BlockTable& table = sequence.tables[g];
       if (s < needed[g].first || s >= needed[g].second) {
         table.Set(s, BlockRef());
-        span.held[g] = 0;
-      } else if (span.held[g] >= need) {
+        source.held = 0;
+      } else if (source.held >= need) {
         continue;
       } else if (residency.ram_tokens >= need) {
         table.Set(s, residency.ram);
-        span.held[g] = std::min(residency.ram_tokens, span.matched);
+        source.held = std::min(residency.ram_tokens, source.common);
       } else {
         to_read->push_back(&residency);
         waiters.push_back({&sequence, s});
@@ -165,8 +180,9 @@ bool Taking::Read(SequenceState& sequence) {
   retention_.MakeRoom(bytes);
   for (size_t i = 0; i < to_read.size(); ++i) {
     Residency& residency = *to_read[i];
-    const uint32_t need = TokensBefore(waiting.resume_point, *residency.node,
-                                       tree_.block_tokens());
+    const uint32_t need =
+        TokensBefore(waiting.resume_point, waiting.spans[waiters[i].span],
+                     tree_.block_tokens());
     absl::StatusOr<Load*> load = loads_.Join(residency, need, waiters[i]);
     if (!load.ok()) {
       parts_.logger->warn("a stored block cannot be read: {}",
@@ -201,7 +217,8 @@ void Taking::OnLoaded(const BlockKey& key, const BlockRef& block) {
     Waiting& waiting = *waiter.sequence->waiting;
     Waiting::Span& span = waiting.spans[waiter.span];
     waiter.sequence->tables[residency.group].Set(waiter.span, block);
-    span.held[residency.group] = std::min(load->tokens, span.matched);
+    Waiting::Source& source = span.sources[residency.group];
+    source.held = std::min(load->tokens, source.common);
     span.from_tier = true;
     std::erase(waiting.loads, load.get());
     if (waiting.loads.empty()) {
@@ -236,30 +253,30 @@ void Taking::Finish(SequenceState& sequence) {
   Reuse& reuse = sequence.reuse;
   for (const Waiting::Span& span : waiting.spans) {
     const uint32_t tokens =
-        TokensBefore(waiting.resume_point, *span.node, tree_.block_tokens());
+        TokensBefore(waiting.resume_point, span, tree_.block_tokens());
     (span.from_tier ? reuse.tier : reuse.ram) += tokens;
   }
   reuse.cached = reuse.ram + reuse.tier;
   counters_.hits += reuse.cached > 0 ? 1 : 0;
   counters_.tokens_from_ram += reuse.ram;
   counters_.tokens_from_tier += reuse.tier;
-  TouchPath(sequence);
-  UnpinPath(waiting);
+  TouchPath(waiting);
+  UnpinSources(waiting);
   sequence.waiting.reset();
 }
 
-void Taking::TouchPath(const SequenceState& sequence) {
-  const Waiting& waiting = *sequence.waiting;
+void Taking::TouchPath(const Waiting& waiting) {
   std::vector<BlockKey> keys;
   for (size_t s = waiting.spans.size(); s-- > 0;) {
-    Node* const node = waiting.spans[s].node;
-    for (Residency& residency : node->groups) {
-      if (!sequence.tables[residency.group][s]) {
+    for (const Waiting::Source& source : waiting.spans[s].sources) {
+      Residency& residency = *source.residency;
+      if (source.held == 0) {
         continue;
       }
       retention_.Touch(residency);
       if (residency.tier_tokens > 0) {
-        keys.push_back(tree_.Key(node, residency.group, residency.tier_tokens));
+        keys.push_back(
+            tree_.Key(residency.node, residency.group, residency.tier_tokens));
       }
     }
   }
@@ -268,10 +285,12 @@ void Taking::TouchPath(const SequenceState& sequence) {
   }
 }
 
-void Taking::UnpinPath(Waiting& waiting) {
+void Taking::UnpinSources(Waiting& waiting) {
   // The leaf first: a parent goes only after its children.
   for (size_t s = waiting.spans.size(); s-- > 0;) {
-    tree_.Unpin(waiting.spans[s].node);
+    for (const Waiting::Source& source : waiting.spans[s].sources) {
+      tree_.Unpin(source.residency->node);
+    }
   }
   waiting.spans.clear();
 }
@@ -281,7 +300,7 @@ void Taking::Abandon(SequenceState& sequence) {
     return;
   }
   LeaveLoads(sequence);
-  UnpinPath(*sequence.waiting);
+  UnpinSources(*sequence.waiting);
   sequence.waiting.reset();
   sequence.tokens.clear();
 }

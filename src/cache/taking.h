@@ -27,15 +27,22 @@ namespace everwarm::cache {
 
 // A sequence whose blocks are on their way.
 struct Waiting {
+  // Where one group's block of a span comes from: mostly the node of exactly
+  // that span, but a sibling with the same first tokens serves as well.
+  struct Source {
+    // Its node is pinned.
+    Residency* residency = nullptr;
+    // How many of that node's tokens are the prompt's.
+    uint32_t common = 0;
+    // Of the block in the sequence's table, the tokens that are good.
+    uint32_t held = 0;
+  };
   struct Span {
-    // Pinned.
-    Node* node = nullptr;
-    // How many of its tokens belong to the prompt.
+    TokenPos start = 0;
+    // How many of the prompt's tokens here are known.
     uint32_t matched = 0;
     bool from_tier = false;
-    // Per group: of the block in the sequence's table, the tokens that are
-    // good.
-    std::vector<uint32_t> held;
+    std::vector<Source> sources;  // Per group.
   };
   std::vector<TokenId> prompt;
   std::vector<Span> spans;
@@ -78,11 +85,13 @@ class Taking {
 
  private:
   void Walk(Waiting& waiting, const NodeId& root, TokenPos* matched);
-  Waiting::Span BestPartial(const Node* parent,
-                            absl::Span<const TokenId> rest) const;
-  // Tokens of the span's block that are there or can be.
-  uint32_t Covered(const Waiting& waiting, const Waiting::Span& span,
-                   GroupIndex group) const;
+  // The sources of a span; `exact` is its node, or null. No tokens matched if
+  // nothing is known.
+  Waiting::Span FindSources(const Node* parent, Node* exact,
+                            absl::Span<const TokenId> span) const;
+  // Tokens of the source that are there or can be.
+  static uint32_t Covered(const Waiting& waiting,
+                          const Waiting::Source& source);
   TokenPos ResumePoint(const Waiting& waiting, TokenPos limit) const;
 
   // Makes the plan and acts on it; the sequence may be ready afterwards.
@@ -95,8 +104,8 @@ class Taking {
   bool Read(SequenceState& sequence);
   void LeaveLoads(SequenceState& sequence);
   void Finish(SequenceState& sequence);
-  void TouchPath(const SequenceState& sequence);
-  void UnpinPath(Waiting& waiting);
+  void TouchPath(const Waiting& waiting);
+  void UnpinSources(Waiting& waiting);
 
   const Parts& parts_;
   TokenTree& tree_;

@@ -9,9 +9,9 @@
 namespace everwarm::cache {
 namespace {
 
-// Siblings that agree on the most tokens are compared for what they hold, but
+// Siblings that share tokens with a span are compared for what they hold, but
 // only this many to each side.
-constexpr size_t kMaxPartialsPerSide = 8;
+constexpr size_t kMaxNeighboursPerSide = 8;
 
 uint32_t CommonPrefix(absl::Span<const TokenId> a,
                       absl::Span<const TokenId> b) {
@@ -60,36 +60,33 @@ Node* TokenTree::Find(const Node* parent,
   return found == spans_.end() ? nullptr : found->get();
 }
 
-TokenTree::Partial TokenTree::FindPartial(
+std::vector<TokenTree::Neighbour> TokenTree::Neighbours(
     const Node* parent, absl::Span<const TokenId> span) const {
-  // In sorted order the best matches lie on both sides of the span's own place.
-  Partial best;
-  const auto consider = [&](Node* node) {
-    const uint32_t common = CommonPrefix(node->tokens, span);
-    if (node->parent != parent || common < std::max(best.common, 1u)) {
-      return false;
+  // In sorted order, the nearer to the span's own place on either side, the
+  // more of its tokens a child shares.
+  std::vector<Neighbour> neighbours;
+  const auto add = [&](Node* node) {
+    const uint32_t common =
+        node->parent == parent ? CommonPrefix(node->tokens, span) : 0;
+    if (common > 0) {
+      neighbours.push_back({node, common});
     }
-    if (common > best.common) {
-      best.nodes.clear();
-      best.common = common;
-    }
-    best.nodes.push_back(node);
-    return true;
+    return common > 0;
   };
   const auto place = ordered_.lower_bound(SpanKey{parent, span});
   auto it = place;
-  for (size_t i = 0; i < kMaxPartialsPerSide && it != ordered_.end(); ++i) {
-    if (!consider(*it++)) {
+  for (size_t i = 0; i < kMaxNeighboursPerSide && it != ordered_.end(); ++i) {
+    if (!add(*it++)) {
       break;
     }
   }
   it = place;
-  for (size_t i = 0; i < kMaxPartialsPerSide && it != ordered_.begin(); ++i) {
-    if (!consider(*--it)) {
+  for (size_t i = 0; i < kMaxNeighboursPerSide && it != ordered_.begin(); ++i) {
+    if (!add(*--it)) {
       break;
     }
   }
-  return best;
+  return neighbours;
 }
 
 Node* TokenTree::FindOrAdd(Node* parent, absl::Span<const TokenId> span) {

@@ -98,14 +98,16 @@ class TokenTree {
   // The child with exactly these tokens, found by their hash; null if none.
   Node* Find(const Node* parent, absl::Span<const TokenId> span) const;
 
-  struct Partial {
-    // Children that share the most tokens with the span; some of them when
-    // there are many.
-    std::vector<Node*> nodes;
+  struct Neighbour {
+    Node* node = nullptr;
+    // How many tokens it shares with the span from its start; at least one.
     uint32_t common = 0;
   };
+  // Children that share their first tokens with the span: those that share the
+  // most, and some of the others when there are many.
   // Requires: span.size() <= block_tokens.
-  Partial FindPartial(const Node* parent, absl::Span<const TokenId> span) const;
+  std::vector<Neighbour> Neighbours(const Node* parent,
+                                    absl::Span<const TokenId> span) const;
 
   // The child whose tokens begin with the span: an existing one, an existing
   // shorter one that grows to the span, or a new one.

@@ -1,5 +1,8 @@
 #include "cache/token_tree.h"
 
+#include <algorithm>
+#include <map>
+
 #include "gtest/gtest.h"
 
 namespace everwarm::cache {
@@ -59,25 +62,41 @@ TEST_F(TokenTreeTest, SpansThatDivergeAreSiblings) {
   EXPECT_EQ(tree_.Children(root_).size(), 2);
 }
 
-TEST_F(TokenTreeTest, PartialMatchFindsTheLongestCommonBeginning) {
+TEST_F(TokenTreeTest, NeighboursShareTheirFirstTokens) {
   tree_.FindOrAdd(root_, Tokens{1, 2, 3, 4});
   Node* const best = tree_.FindOrAdd(root_, Tokens{1, 2, 5, 6, 7});
   tree_.FindOrAdd(root_, Tokens{1, 2, 9});
   tree_.FindOrAdd(root_, Tokens{2, 2, 5, 6, 7});
-  const TokenTree::Partial partial =
-      tree_.FindPartial(root_, Tokens{1, 2, 5, 6, 8});
-  EXPECT_EQ(partial.common, 4);
-  EXPECT_EQ(partial.nodes, std::vector<Node*>{best});
-  EXPECT_EQ(tree_.FindPartial(root_, Tokens{1, 2, 6}).common, 2);
-  EXPECT_EQ(tree_.FindPartial(root_, Tokens{1, 2, 6}).nodes.size(), 3);
-  EXPECT_TRUE(tree_.FindPartial(root_, Tokens{3}).nodes.empty());
+  const auto common = [&](const Tokens& span) {
+    std::map<uint32_t, Node*> found;
+    for (const auto& neighbour : tree_.Neighbours(root_, span)) {
+      found[neighbour.common] = neighbour.node;
+    }
+    return found;
+  };
+  EXPECT_EQ(common({1, 2, 5, 6, 8}).rbegin()->first, 4);
+  EXPECT_EQ(common({1, 2, 5, 6, 8}).rbegin()->second, best);
+  EXPECT_EQ(common({1, 2, 5, 6, 7}).rbegin()->first, 5);
+  EXPECT_EQ(tree_.Neighbours(root_, Tokens{1, 2, 6}).size(), 3);
+  EXPECT_TRUE(tree_.Neighbours(root_, Tokens{3}).empty());
 }
 
-TEST_F(TokenTreeTest, PartialMatchStaysUnderItsParent) {
+TEST_F(TokenTreeTest, TheNearestNeighboursAreAmongThoseReturned) {
+  for (TokenId i = 0; i < 200; ++i) {
+    tree_.FindOrAdd(root_, Tokens{1, i, 5, 6});
+  }
+  uint32_t most = 0;
+  for (const auto& neighbour : tree_.Neighbours(root_, Tokens{1, 77, 5, 9})) {
+    most = std::max(most, neighbour.common);
+  }
+  EXPECT_EQ(most, 3);
+}
+
+TEST_F(TokenTreeTest, NeighboursStayUnderTheirParent) {
   Node* const parent = tree_.FindOrAdd(root_, Full(1));
   tree_.FindOrAdd(parent, Tokens{5, 6});
-  EXPECT_EQ(tree_.FindPartial(root_, Tokens{5, 6}).common, 0);
-  EXPECT_EQ(tree_.FindPartial(parent, Tokens{5, 7}).common, 1);
+  EXPECT_TRUE(tree_.Neighbours(root_, Tokens{5, 6}).empty());
+  EXPECT_EQ(tree_.Neighbours(parent, Tokens{5, 7}).size(), 1);
 }
 
 TEST_F(TokenTreeTest, PruningTakesEmptyAncestorsToo) {
