@@ -97,7 +97,7 @@ class Server:
         self.log = pathlib.Path(log)
         self.cache_dir = cache_dir
         command = [BINARY, "serve", model, "--port", "0", "--cache-dir", str(cache_dir),
-                   "--ctx", "4096", "--threads", "2", "--block-tokens", str(BLOCK), *options]
+                   "--ctx", "4096", "--threads", "1", "--block-tokens", str(BLOCK), *options]
         self.log_file = open(self.log, "ab")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log_file,
                                         env=clean_environment())

@@ -104,7 +104,7 @@ def test_a_second_server_on_the_same_directory_is_refused(start, cache_dir):
 
 def test_a_stop_lets_a_running_reply_finish(start):
     server = start("--shutdown-timeout", "100s")
-    stream = server.stream("/v1/completions", {"prompt": "Rivers:", "max_tokens": 60,
+    stream = server.stream("/v1/completions", {"prompt": "Rivers:", "max_tokens": 30,
                                                "temperature": 0, "ignore_eos": True})
     pieces = stream.pieces()
     text = next(pieces)
@@ -112,7 +112,7 @@ def test_a_stop_lets_a_running_reply_finish(start):
     text += "".join(pieces)
     assert server.wait() == 0
     server = start()
-    assert server.complete("Rivers:", 60, ignore_eos=True).text == text
+    assert server.complete("Rivers:", 30, ignore_eos=True).text == text
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
