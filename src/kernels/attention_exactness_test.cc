@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -36,8 +38,9 @@ AttentionShape Shape(uint32_t heads, uint32_t kv_heads, uint32_t dim) {
 // numerics.h once more, in plain C++ over a plain array of KV.
 class ContiguousTwin {
  public:
-  ContiguousTwin(const AttentionShape& shape, const KvSequence& sequence)
-      : shape_(shape), sequence_(sequence) {
+  ContiguousTwin(const AttentionShape& shape, const KvSequence& sequence,
+                 TokenPos length)
+      : shape_(shape), sequence_(sequence), length_(length) {
     const std::string target = KernelTarget();
     fused_ = target == "AVX2" || target == "AVX3" || target == "AVX3_DL";
   }
@@ -45,7 +48,7 @@ class ContiguousTwin {
   // One query head at one position.
   std::vector<float> Head(TokenPos position, uint32_t kv_head,
                           const float* query) {
-    Load(position, kv_head);
+    Load(kv_head);
     const float factor = QueryFactor(shape_);
     q_.clear();
     for (uint32_t i = 0; i < shape_.k_dim; ++i) q_.push_back(query[i] * factor);
@@ -75,19 +78,19 @@ class ContiguousTwin {
         x, [this](float a, float b, float c) { return Fma(a, b, c); });
   }
 
-  void Load(TokenPos position, uint32_t kv_head) {
+  // Makes the KV of a head plain arrays.
+  void Load(uint32_t kv_head) {
+    if (loaded_ == kv_head) return;
+    loaded_ = kv_head;
     keys_.clear();
     values_.clear();
-    for (TokenPos pos = 0; pos <= position; ++pos) {
-      const bool seen = pos >= FirstVisible(shape_, position);
-      for (uint32_t i = 0; i < shape_.k_dim; ++i) {
-        keys_.push_back(seen ? F16ToF32(sequence_.Token(0, kv_head, pos)[i])
-                             : NAN);
-      }
-      for (uint32_t i = 0; i < shape_.v_dim; ++i) {
-        values_.push_back(seen ? F16ToF32(sequence_.Token(1, kv_head, pos)[i])
-                               : NAN);
-      }
+    for (TokenPos pos = 0; pos < length_; ++pos) {
+      const uint16_t* key = sequence_.Token(0, kv_head, pos);
+      const uint16_t* value = sequence_.Token(1, kv_head, pos);
+      std::transform(key, key + shape_.k_dim, std::back_inserter(keys_),
+                     F16ToF32);
+      std::transform(value, value + shape_.v_dim, std::back_inserter(values_),
+                     F16ToF32);
     }
   }
 
@@ -153,7 +156,9 @@ class ContiguousTwin {
 
   AttentionShape shape_;
   const KvSequence& sequence_;
+  TokenPos length_;
   bool fused_;
+  std::optional<uint32_t> loaded_;
   std::vector<float> q_;
   std::vector<float> keys_;    // [position, k_dim]
   std::vector<float> values_;  // [position, v_dim]
@@ -199,10 +204,10 @@ void ExpectLikeTwin(const AttentionShape& shape, TokenPos length,
   const auto rows = sequence.Rows(length - num_rows, length);
   const auto q = RandomFloats(num_rows * shape.num_heads * shape.k_dim, 4);
   const auto got = Attend(shape, sequence.offsets(), rows, q.data());
-  ContiguousTwin twin(shape, sequence);
+  ContiguousTwin twin(shape, sequence, length);
   const uint32_t ratio = shape.num_heads / shape.num_kv_heads;
-  for (uint32_t r = 0; r < num_rows; ++r) {
-    for (uint32_t h = 0; h < shape.num_heads; ++h) {
+  for (uint32_t h = 0; h < shape.num_heads; ++h) {
+    for (uint32_t r = 0; r < num_rows; ++r) {
       const size_t head = size_t{r} * shape.num_heads + h;
       const auto expected =
           twin.Head(rows[r].position, h / ratio, q.data() + head * shape.k_dim);
