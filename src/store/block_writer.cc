@@ -353,6 +353,7 @@ absl::Status BlockWriter::WriteFile(Item& item,
   if (absl::IsNotFound(file.status())) {
     // Somebody removed the directory under us.
     EW_RETURN_IF_ERROR(env.MakeDir(state_->own_dir));
+    EW_RETURN_IF_ERROR(env.SyncDir(state_->options.dir));
     file = env.Create(path, {.direct = true});
   }
   EW_RETURN_IF_ERROR(file.status());
