@@ -210,6 +210,36 @@ TEST_F(TinyOracleTest, GroupsDescribeTheLayers) {
   EXPECT_FALSE(info.row_independent);
 }
 
+// Q4_0 is repacked where ggml can; its products must not depend on the batch.
+TEST_F(TinyOracleTest, StepSizeDoesNotChangeABitOfRowIndependentTypes) {
+  const std::string path = dir_.File("tiny.gguf");
+  const std::vector<TokenId> tokens = Tokens();
+  for (const ggml_type type : {GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0,
+                               GGML_TYPE_Q5_1, GGML_TYPE_Q8_0}) {
+    ASSERT_TRUE(TinyGguf::Llama(2, type).Write(path));
+    const auto model = Model::Load(path, {});
+    ASSERT_TRUE(model.ok()) << model.status();
+    ASSERT_TRUE((*model)->info().row_independent) << ggml_type_name(type);
+    std::vector<float> whole;
+    for (const size_t chunk : {kTokens, size_t{1}, size_t{4}, size_t{7}}) {
+      const SequenceBlocks blocks(**model, kTokens);
+      std::vector<float> logits;
+      for (size_t start = 0; start < kTokens; start += chunk) {
+        const auto step = StepOnce(
+            **model, blocks, absl::MakeConstSpan(tokens).subspan(start, chunk),
+            static_cast<TokenPos>(start), Wanted::kAll);
+        ASSERT_TRUE(step.ok()) << step.status();
+        logits.insert(logits.end(), step->begin(), step->end());
+      }
+      if (whole.empty()) {
+        whole = logits;
+      }
+      EXPECT_TRUE(logits == whole)
+          << ggml_type_name(type) << " in steps of " << chunk;
+    }
+  }
+}
+
 TEST_F(TinyOracleTest, LoadingReportsProgressToTheEnd) {
   const std::string path = dir_.File("tiny.gguf");
   ASSERT_TRUE(TinyGguf::Llama(2, GGML_TYPE_Q8_0).Write(path));

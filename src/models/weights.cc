@@ -65,8 +65,12 @@ bool IsSupported(ggml_type type) {
   }
 }
 
-// Types whose repacked layout was measured faster than the file's own.
-bool PrefersRepacked(ggml_type type) { return type == GGML_TYPE_Q4_K; }
+// Types whose repacked layout was measured faster for one row and for many, on
+// AVX2: Q4_0 1.3 to 1.5 times, IQ4_NL 1.4 to 1.8. Q4_K is not here: 1.2 times
+// as fast for one row, but 0.8 times for 256. Q4_0 stays row independent.
+bool PrefersRepacked(ggml_type type) {
+  return type == GGML_TYPE_Q4_0 || type == GGML_TYPE_IQ4_NL;
+}
 
 // The buffer type that holds `weight` in a faster layout, or null when this
 // build and CPU have none for it.
