@@ -410,41 +410,50 @@ TEST(AttentionExactnessTest, ReleasedBlocksOfAWindowAreNotTouched) {
 
 TEST(AttentionExactnessTest, WhatComesLaterIsNotSeen) {
   // Later tokens of the same tile are NaN or infinite; a row that does not see
-  // them keeps its bits, alone and beside rows that do.
+  // them keeps its bits, alone and beside rows that do. Neighbouring positions,
+  // so that both fall into one block of registers for some of them.
   for (uint16_t poison : {0x7C00, 0xFC00, 0x7E00, 0xFFFF}) {
-    Case c(Shape(6, 2, 64), 300, 30);
-    for (uint32_t head = 0; head < 2; ++head) {
-      for (uint32_t plane = 0; plane < 2; ++plane) {
-        std::fill_n(c.sequence.Token(plane, head, 290), 64, poison);
+    for (uint32_t before : {18, 19, 20, 21, 22}) {
+      Case c(Shape(6, 2, 64), 300, 30);
+      for (uint32_t head = 0; head < 2; ++head) {
+        for (uint32_t plane = 0; plane < 2; ++plane) {
+          std::fill_n(c.sequence.Token(plane, head, 270 + before), 64, poison);
+        }
       }
-    }
-    const auto out =
-        Attend(c.shape, c.sequence.offsets(), c.rows, c.q.data(), 2);
-    EXPECT_TRUE(SameBits(out.data(), c.alone.data(), 20 * c.RowFloats()));
-    for (size_t i = 20 * c.RowFloats(); i < out.size(); ++i) {
-      ASSERT_TRUE(std::isnan(out[i])) << "poison that is seen must show";
+      const auto out =
+          Attend(c.shape, c.sequence.offsets(), c.rows, c.q.data(), 2);
+      const size_t clean = before * c.RowFloats();
+      EXPECT_TRUE(SameBits(out.data(), c.alone.data(), clean));
+      for (size_t i = clean; i < out.size(); ++i) {
+        ASSERT_TRUE(std::isnan(out[i])) << "poison that is seen must show";
+      }
     }
   }
 }
 
-TEST(AttentionExactnessTest, TinySumsKeepTheirSign) {
-  // Products that round to a negative zero meet weights of zero beside them.
-  Case c(Shape(6, 2, 64), 200, 40);
-  for (TokenPos pos = 0; pos < 200; ++pos) {
-    for (uint32_t head = 0; head < 2; ++head) {
-      for (uint32_t i = 0; i < 64; ++i) {
-        c.sequence.Token(1, head, pos)[i] = i % 2 == 0 ? 0x8000 : 0x8001;
-      }
-    }
+TEST(AttentionExactnessTest, ZeroSumsKeepOneSign) {
+  // The second tile's scores are so high that the first tile's sums of -1
+  // shrink to a negative zero, and its values are negative zeros too. A later
+  // token has weight 0 for a row that does not see it; 0 * 1 must not show.
+  const AttentionShape shape = Shape(2, 1, 64);
+  KvSequence sequence(shape, 80, 1);
+  for (TokenPos pos = 0; pos < 80; ++pos) {
+    const float key = pos < 64 ? 0.0f : 8.0f;
+    const float value = pos < 64 ? -1.0f : pos < 70 ? -0.0f : 1.0f;
+    std::fill_n(sequence.Token(0, 0, pos), 64, F32ToF16(key));
+    std::fill_n(sequence.Token(1, 0, pos), 64, F32ToF16(value));
   }
+  const std::vector<float> q(16 * 2 * 64, 8.0f);
+  const auto rows = sequence.Rows(64, 80);
+  const auto together = Attend(shape, sequence.offsets(), rows, q.data());
   std::vector<float> alone;
-  for (uint32_t r = 0; r < 40; ++r) {
-    const auto one =
-        Attend(c.shape, c.sequence.offsets(), {&c.rows[r], 1}, c.Query(r));
+  for (const AttentionRow& row : rows) {
+    const auto one = Attend(shape, sequence.offsets(), {&row, 1}, q.data());
     alone.insert(alone.end(), one.begin(), one.end());
   }
-  EXPECT_TRUE(SameBits(
-      Attend(c.shape, c.sequence.offsets(), c.rows, c.q.data()), alone));
+  EXPECT_TRUE(SameBits(together, alone));
+  EXPECT_EQ(together[5 * 2 * 64], 0.0f);
+  EXPECT_FALSE(std::signbit(together[5 * 2 * 64]));
 }
 
 }  // namespace
