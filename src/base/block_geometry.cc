@@ -25,7 +25,8 @@ size_t BlockGeometry::PlaneOffset(uint32_t layer, uint32_t plane) const {
 
 namespace {
 
-// Calls copy(offset in the slot, offset in the packed form, bytes) for each row.
+// Calls copy(offset in the slot, offset in the packed form, bytes) for each
+// row.
 template <typename Copy>
 void ForEachRow(const BlockGeometry& geometry, uint32_t tokens, Copy copy) {
   size_t slot = 0;

@@ -1,5 +1,5 @@
-// Where the bytes of a block lie: the one description of a slot that cache, store,
-// kernels and models share.
+// Where the bytes of a block lie: the one description of a slot that cache,
+// store, kernels and models share.
 //
 // A slot holds, outermost first, [layer][plane][head][token][token_bytes]. A
 // plane is one kind of bytes of a codec (K, V, scales, ...). A row is the

@@ -33,9 +33,10 @@ struct Fingerprint {
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
 
-// SHA-256(parent id, the span's token ids as 32-bit little-endian numbers); for a
-// root SHA-256(fingerprint, namespace). Names a node of the token tree, and with
-// a group its file. A hash finds; tokens are compared before anything is used.
+// SHA-256(parent id, the span's token ids as 32-bit little-endian numbers); for
+// a root SHA-256(fingerprint, namespace). Names a node of the token tree, and
+// with a group its file. A hash finds; tokens are compared before anything is
+// used.
 struct NodeId {
   Digest digest{};
   std::string hex() const { return ToHex(digest); }

@@ -1,7 +1,7 @@
 // A mutex with clang's thread-safety annotations over the standard one.
 //
-// absl::Mutex would do, but Debian builds it without ThreadSanitizer, which then
-// sees none of its ordering; std::mutex is understood by every sanitizer.
+// absl::Mutex would do, but Debian builds it without ThreadSanitizer, which
+// then sees none of its ordering; std::mutex is understood by every sanitizer.
 #ifndef EVERWARM_BASE_MUTEX_H_
 #define EVERWARM_BASE_MUTEX_H_
 
@@ -41,7 +41,8 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex& mutex_;
 };
 
-// Waits are always in a loop that tests the condition: wake-ups may be spurious.
+// Waits are always in a loop that tests the condition: wake-ups may be
+// spurious.
 class CondVar {
  public:
   void Wait(Mutex& mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {

@@ -13,8 +13,8 @@ struct Sha256::Context {
 
 namespace {
 
-// OpenSSL fails here only when memory is gone or its library is broken; there is
-// no identity without a digest, so nothing can go on.
+// OpenSSL fails here only when memory is gone or its library is broken; there
+// is no identity without a digest, so nothing can go on.
 void Require(bool ok) {
   if (!ok) {
     std::abort();

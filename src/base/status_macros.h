@@ -8,11 +8,11 @@
 #include "absl/status/statusor.h"
 
 // Returns from the enclosing function when `expr` is not OK.
-#define EW_RETURN_IF_ERROR(expr)                      \
-  do {                                                \
+#define EW_RETURN_IF_ERROR(expr)                            \
+  do {                                                      \
     if (absl::Status ew_status = (expr); !ew_status.ok()) { \
-      return ew_status;                               \
-    }                                                 \
+      return ew_status;                                     \
+    }                                                       \
   } while (false)
 
 #define EW_MACRO_JOIN_INNER(a, b) a##b
