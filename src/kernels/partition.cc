@@ -162,10 +162,10 @@ void Values(const Tile& tile, bool exact) {
   }
 }
 
-// Rows at which storing a tile of floats begins to pay.
+#if EVERWARM_HAS_F16
+// Above this many rows storing a tile of floats begins to pay.
 constexpr uint32_t kMaxFusedRows = 8;
 
-#if EVERWARM_HAS_F16
 template <int kRows>
 void FusedScoreRows(const Tile& tile, size_t row, const uint16_t* columns,
                     PrefetchStream& stream) {
