@@ -91,13 +91,14 @@ class Stream:
 
 
 class Server:
-    """A server process. Its log is in `log` (a path)."""
+    """A server process. Options are name, value, name, value; its log is in `log` (a path)."""
 
     def __init__(self, cache_dir, *options, model=SMOL, log):
         self.log = pathlib.Path(log)
         self.cache_dir = cache_dir
-        command = [BINARY, "serve", model, "--port", "0", "--cache-dir", str(cache_dir),
-                   "--ctx", "4096", "--threads", "1", "--block-tokens", str(BLOCK), *options]
+        settings = {"--port": "0", "--cache-dir": str(cache_dir), "--ctx": "4096", "--threads": "1",
+                    "--block-tokens": str(BLOCK), **dict(zip(options[::2], options[1::2]))}
+        command = [BINARY, "serve", model, *itertools.chain(*settings.items())]
         self.log_file = open(self.log, "ab")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log_file,
                                         env=clean_environment())

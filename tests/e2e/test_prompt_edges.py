@@ -125,7 +125,8 @@ def test_a_namespace_sees_nothing_of_another(shared):
     messages = question(200, "mole")
     first = shared.chat(messages, cache_salt="one")
     assert shared.chat(messages, cache_salt="two").cached == 0
-    assert shared.chat(messages).cached == 0
+    # The common one may know the beginning that the template gives to every chat.
+    assert shared.chat(messages).cached < BLOCK
     again = shared.chat(messages, cache_salt="one")
     assert again.cached == again.prompt_tokens - 1
     assert again.text == first.text
