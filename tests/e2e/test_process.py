@@ -4,6 +4,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import time
 
 import pytest
 
@@ -132,6 +133,27 @@ def test_a_reply_that_would_take_too_long_is_cut_and_does_not_look_whole(start, 
     # What was computed before is there.
     server = start()
     assert server.chat(question(100, "zebra")).from_ssd > 0
+
+
+def test_a_second_signal_cuts_the_reply_and_still_keeps_what_is_computed(start):
+    server = start("--shutdown-timeout", "100s")
+    messages = question(100, "zebra")
+    stream = server.stream("/v1/chat/completions", {"messages": messages, "max_tokens": 3000,
+                                                    "temperature": 0, "ignore_eos": True})
+    events = stream.events()
+    next(events)
+    next(events)
+    server.signal(signal.SIGTERM)
+    next(events)
+    # The first is seen within a tick; two that come together count once.
+    deadline = time.monotonic() + 60
+    while server.process.poll() is None and time.monotonic() < deadline:
+        server.signal(signal.SIGTERM)
+        time.sleep(0.2)
+    assert server.wait() == 0
+    assert "[DONE]" not in list(events)
+    server = start()
+    assert server.chat(messages).from_ssd > 0
 
 
 def test_a_waiting_client_is_told_when_the_server_stops(start):
