@@ -44,8 +44,10 @@ def restart(table, runs):
         ours = everwarm(work)
         ours_cold = ours.chat(history, 16)
         turn = next_turn(history, ours_cold["text"])
-        before = ours.chat(turn, 16)
         ours.flush()
+        # Each restart finds the first turn and nothing of the next.
+        shutil.copytree(f"{work}/cache", f"{work}/at_flush")
+        before = ours.chat(turn, 16)
         ours.kill()
         peer = llama(work, {"--slot-save-path": work})
         peer_cold = peer.chat(history, 16)
@@ -55,6 +57,8 @@ def restart(table, runs):
         answers = set()
 
         def ours_once():
+            shutil.rmtree(f"{work}/cache")
+            shutil.copytree(f"{work}/at_flush", f"{work}/cache")
             server = everwarm(work)
             result = server.chat(turn, 16)
             server.kill()

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """The main job, seen from outside: a conversation survives a restart.
 
-Asks the real server about a long document, goes on with the conversation, makes it durable,
-kills the server with SIGKILL, starts it again and asks the same next turn once more. Prints the
-time to the first token and the cached tokens of each turn; fails if the restarted server answers
-differently, or computes what it had stored.
+Asks the real server about a long document, makes that durable, goes on with the conversation, and
+kills the server with SIGKILL. Then starts it again on what was on the disk at the flush, so that it
+knows no more than the first turn, and asks the same next turn. Prints the time to the first token
+and the cached tokens of each turn; fails if the restarted server answers differently, or computes
+what it had stored.
 """
 import argparse
-import os
 import shutil
 import sys
 import tempfile
@@ -23,19 +23,20 @@ def row(name, result):
     return f"{name:<34}{result['ttft'] * 1000:>12.0f} ms{result['prompt']:>10}{result['cached']:>10}"
 
 
-def main_job(start, tokens):
+def main_job(start, work, tokens):
     """Runs the turns; returns what went wrong, or nothing."""
-    server = start()
+    server = start(f"{work}/cache")
     history = [{"role": "user", "content": document(tokens, "zebra") + "\n\nWhat kinds of fruit are listed above?"}]
     say(f"reading a document of about {tokens} tokens for the first time ...")
     cold = server.chat(history, 48)
     history += [{"role": "assistant", "content": cold["text"]},
                 {"role": "user", "content": "And where do they come from?"}]
-    warm = server.chat(history, 48)
     flushed = server.flush()
-    say(f"the conversation is on the disk ({flushed['entries']} blocks); kill -9 ...")
+    shutil.copytree(f"{work}/cache", f"{work}/at_flush")
+    say(f"the conversation is on the disk ({flushed['entries']} blocks); next turn, then kill -9 ...")
+    warm = server.chat(history, 48)
     server.kill()
-    server = start()
+    server = start(f"{work}/at_flush")
     restarted = server.chat(history, 48)
     code = server.stop()
 
@@ -66,14 +67,14 @@ def main():
     work = tempfile.mkdtemp(prefix="everwarm_demo_")
     servers = []
 
-    def start():
+    def start(cache_dir):
         say("starting the server ...")
-        servers.append(Everwarm(arguments.model, os.path.join(work, "cache"), os.path.join(work, "server.log"),
+        servers.append(Everwarm(arguments.model, cache_dir, f"{work}/server.log",
                                 {"--ctx": arguments.tokens + 2048}, arguments.server))
         return servers[-1]
 
     try:
-        wrong = main_job(start, arguments.tokens)
+        wrong = main_job(start, work, arguments.tokens)
     except ServerFailed as failure:
         wrong = str(failure)
     finally:
