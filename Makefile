@@ -28,7 +28,7 @@ serve: all
 test: setup build/release/build.ninja
 	@tools/setup.sh gemma python
 	@cmake --build build/release -j $(JOBS)
-	@ctest --test-dir build/release --output-on-failure -j 2
+	@ctest --test-dir build/release --output-on-failure
 
 # Under a minute: no model, no server.
 unit: setup build/release/build.ninja

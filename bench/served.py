@@ -4,7 +4,7 @@ import shutil
 import tempfile
 import time
 
-from harness import Everwarm, LlamaServer, SMOLLM2, directory_bytes, document
+from harness import Everwarm, LlamaServer, SMOLLM2, copy_cache, directory_bytes, document
 from measure import alternate, spread
 
 THREADS = 2
@@ -46,7 +46,7 @@ def restart(table, runs):
         turn = next_turn(history, ours_cold["text"])
         ours.flush()
         # Each restart finds the first turn and nothing of the next.
-        shutil.copytree(f"{work}/cache", f"{work}/at_flush")
+        copy_cache(f"{work}/cache", f"{work}/at_flush")
         before = ours.chat(turn, 16)
         ours.kill()
         peer = llama(work, {"--slot-save-path": work})
@@ -58,7 +58,7 @@ def restart(table, runs):
 
         def ours_once():
             shutil.rmtree(f"{work}/cache")
-            shutil.copytree(f"{work}/at_flush", f"{work}/cache")
+            copy_cache(f"{work}/at_flush", f"{work}/cache")
             server = everwarm(work)
             result = server.chat(turn, 16)
             server.kill()

@@ -11,10 +11,10 @@ STORE_BENCH = ROOT / "build/release/src/store/store_bench"
 
 
 def ours(model, prompt, generate, depth):
-    out = subprocess.run([str(part) for part in (STEP_BENCH, "--model", model, "--threads", THREADS, "--prompt", prompt,
-                                                 "--generate", generate, "--depth", depth)],
+    out = subprocess.run([str(part) for part in (STEP_BENCH, model, "-t", THREADS, "-p", prompt, "-n", generate, "-d", depth,
+                                                 "-r", 1)],
                          capture_output=True, text=True, check=True).stdout
-    return json.loads(out)["tokens_per_second"]
+    return json.loads(out.splitlines()[0])["median_tokens_per_second"]
 
 
 def peer(model, prompt, generate, depth):

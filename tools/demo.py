@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 
-from harness import EVERWARM, SMOLLM2, Everwarm, ServerFailed, document
+from harness import EVERWARM, SMOLLM2, Everwarm, ServerFailed, copy_cache, document
 
 
 def say(text):
@@ -32,7 +32,7 @@ def main_job(start, work, tokens):
     history += [{"role": "assistant", "content": cold["text"]},
                 {"role": "user", "content": "And where do they come from?"}]
     flushed = server.flush()
-    shutil.copytree(f"{work}/cache", f"{work}/at_flush")
+    copy_cache(f"{work}/cache", f"{work}/at_flush")
     say(f"the conversation is on the disk ({flushed['entries']} blocks); next turn, then kill -9 ...")
     warm = server.chat(history, 48)
     server.kill()

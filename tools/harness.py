@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -191,3 +192,13 @@ def directory_bytes(path):
         for name in names:
             total += os.lstat(os.path.join(folder, name)).st_blocks * 512
     return total
+
+
+def copy_cache(source, target):
+    """Copies a cache directory that is in use. Files that go meanwhile are superseded, and left out."""
+    def copy(file, to):
+        try:
+            return shutil.copy2(file, to)
+        except FileNotFoundError:
+            return to
+    shutil.copytree(source, target, copy_function=copy)
