@@ -29,8 +29,6 @@ function(everwarm_test name)
     "${CMAKE_SOURCE_DIR}/src")
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest
     GTest::gtest_main)
-  target_compile_definitions(${name} PRIVATE
-    EVERWARM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   everwarm_warnings(${name})
   add_test(NAME ${name} COMMAND ${name})
   if(NOT ARG_TIMEOUT)

@@ -18,6 +18,7 @@
 #include "models/vocabulary.h"
 #include "store/block_store.h"
 #include "store/posix_env.h"
+#include "testing/source_files.h"
 #include "testing/temp_dir.h"
 
 namespace everwarm {
@@ -28,10 +29,6 @@ constexpr int kGreedyTokens = 256;
 
 const char* const kModels[] = {"SmolLM2-135M-Instruct.Q4_1.gguf",
                                "gemma-3-270m-q4_k_m.gguf"};
-
-std::string ModelPath(const std::string& name) {
-  return std::string(EVERWARM_SOURCE_DIR) + "/models/" + name;
-}
 
 // A process with a cache directory, without a scheduler: the test decides each
 // step. Destroying it without Flush() is what a kill leaves behind.

@@ -1,9 +1,7 @@
 // The same tokens give the same bits, however they are cut into steps.
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -11,6 +9,7 @@
 #include "models/model.h"
 #include "models/vocabulary.h"
 #include "testing/model_harness.h"
+#include "testing/source_files.h"
 
 namespace everwarm::models {
 namespace {
@@ -21,17 +20,13 @@ constexpr char kGemma[] = "gemma-3-270m-q4_k_m.gguf";
 class ExactnessTest : public testing::Test {
  protected:
   void LoadTokens(const std::string& name) {
-    path_ = std::string(EVERWARM_SOURCE_DIR) + "/models/" + name;
+    path_ = ModelPath(name);
     if (!std::filesystem::exists(path_)) {
       GTEST_SKIP() << path_ << " is not there";
     }
-    std::ifstream file(std::string(EVERWARM_SOURCE_DIR) +
-                       "/tests/data/text.txt");
-    std::ostringstream text;
-    text << file.rdbuf();
     const auto vocabulary = Vocabulary::Load(path_);
     ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
-    auto tokens = (*vocabulary)->Tokenize(text.str(), {});
+    auto tokens = (*vocabulary)->Tokenize(TestText(), {});
     ASSERT_TRUE(tokens.ok()) << tokens.status();
     tokens_ = *std::move(tokens);
     tokens_.resize(kTokens);

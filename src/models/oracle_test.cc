@@ -3,10 +3,8 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -16,22 +14,12 @@
 #include "models/quiet_log.h"
 #include "models/vocabulary.h"
 #include "testing/model_harness.h"
+#include "testing/source_files.h"
 
 namespace everwarm::models {
 namespace {
-
 constexpr uint32_t kThreads = 2;
 
-std::string ModelPath(const std::string& name) {
-  return std::string(EVERWARM_SOURCE_DIR) + "/models/" + name;
-}
-
-std::string TestText() {
-  std::ifstream file(std::string(EVERWARM_SOURCE_DIR) + "/tests/data/text.txt");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 struct LlamaFree {
   void operator()(llama_model* model) const { llama_model_free(model); }

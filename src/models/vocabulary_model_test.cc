@@ -14,6 +14,7 @@
 #include "models/chat_template.h"
 #include "models/deep_stack.h"
 #include "models/vocabulary.h"
+#include "testing/source_files.h"
 
 namespace everwarm::models {
 namespace {
@@ -46,8 +47,7 @@ void OnUsualStack(const std::function<void()>& work) {
 class VocabularyTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    const std::string path =
-        std::string(EVERWARM_SOURCE_DIR) + "/models/" + GetParam();
+    const std::string path = ModelPath(GetParam());
     if (!std::filesystem::exists(path)) {
       GTEST_SKIP() << path << " is not there";
     }

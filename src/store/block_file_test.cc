@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "testing/source_files.h"
 #include "testing/store_harness.h"
 
 namespace everwarm::store {
@@ -214,8 +215,7 @@ TEST(BlockFileTest, EveryDifferenceFromWhatIsWantedIsSeen) {
 }
 
 TEST(BlockFileTest, TheGoldenFileOfVersion1KeepsDecoding) {
-  const std::string path =
-      std::string(EVERWARM_SOURCE_DIR) + "/tests/data/block_v1.kv";
+  const std::string path = SourceFile("tests/data/block_v1.kv");
   Page wanted = ExamplePage();
   const auto payload = ExamplePayload();
   wanted.insert(wanted.end(), payload.begin(), payload.end());
