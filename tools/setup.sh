@@ -46,7 +46,7 @@ fetch_python_package() {
 step_packages() {
   local wanted=(g++ make cmake ninja-build ccache pkg-config python3 python3-pip
     python3-venv libabsl-dev libspdlog-dev libssl-dev libcli11-dev libhwy-dev
-    libxxhash-dev liburing-dev libgtest-dev libbenchmark-dev clang-format-14)
+    libxxhash-dev liburing-dev libgtest-dev libgmock-dev libbenchmark-dev clang-format-14)
   local missing=()
   for package in "${wanted[@]}"; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null |
