@@ -31,6 +31,11 @@ absl::Status InvalidRequest(const std::string& message,
   return status;
 }
 
+absl::Status WithCode(absl::Status status, const std::string& code) {
+  status.SetPayload(kCodePayload, absl::Cord(code));
+  return status;
+}
+
 ApiError RefusalError(const absl::Status& status) {
   ApiError error;
   error.message = std::string(status.message());

@@ -26,6 +26,9 @@ absl::Status InvalidRequest(const std::string& message,
                             const std::string& param = "",
                             const std::string& code = "");
 
+// The status with a word for programs.
+absl::Status WithCode(absl::Status status, const std::string& code);
+
 // The error of a request that was refused before anything was computed. Never
 // 5xx for what the client did wrong.
 ApiError RefusalError(const absl::Status& status);

@@ -2,7 +2,6 @@
 
 #include <httplib.h>
 
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <exception>
@@ -14,39 +13,15 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/access.h"
-#include "server/api.h"
+#include "server/admin_endpoints.h"
 #include "server/api_error.h"
+#include "server/http_answer.h"
+#include "server/model_endpoints.h"
+#include "server/openai_endpoints.h"
+#include "server/service.h"
 
 namespace everwarm::server {
 namespace {
-
-struct Route {
-  std::string_view method;
-  const char* path;
-  void (Api::*handler)(const httplib::Request&, httplib::Response&);
-};
-
-constexpr std::array<Route, 9> kRoutes = {{
-    {"GET", "/health", &Api::Health},
-    {"GET", "/v1/models", &Api::Models},
-    {"GET", "/v1/models/:id", &Api::Model},
-    {"POST", "/v1/chat/completions", &Api::ChatCompletions},
-    {"POST", "/v1/completions", &Api::Completions},
-    {"POST", "/tokenize", &Api::Tokenize},
-    {"POST", "/detokenize", &Api::Detokenize},
-    {"GET", "/stats", &Api::Stats},
-    {"POST", "/admin/cache/flush", &Api::Flush},
-}};
-
-// The method that a path wants, or nothing when there is no such path.
-std::string_view MethodOf(std::string_view path) {
-  for (const Route& route : kRoutes) {
-    if (path == route.path) {
-      return route.method;
-    }
-  }
-  return "";
-}
 
 // Seconds that a client may take to send or to receive the next piece.
 constexpr time_t kReadTimeout = 30;
@@ -83,20 +58,30 @@ struct Server::Impl {
       : config(std::move(config_in)),
         logger(logger_in),
         access(config.api_key, config.admin_from_anywhere),
-        api(config, clock, logger_in) {}
+        service(config, clock, logger_in),
+        admin(&service, config.flush_timeout),
+        models(&service),
+        openai(&service) {}
 
   void SetUp();
   void Protect();
   void AnswerHttpErrors();
   // Before a body is read: who asks, and are we ready?
   Handled Admit(const httplib::Request& request, httplib::Response& response);
+  // The method that a path wants, or nothing when there is no such path.
+  std::string MethodOf(std::string_view path) const;
   void FillError(const httplib::Request& request, httplib::Response& response);
   void Serve();
 
   const Config config;
   const Logger logger;
   const AccessRules access;
-  Api api;
+  Service service;
+  AdminEndpoints admin;
+  ModelEndpoints models;
+  OpenAiEndpoints openai;
+  // Of all families; written by SetUp().
+  Routes routes;
   httplib::Server http;
   // errno of bind() or listen(); the library keeps only that it failed.
   std::atomic<int> bind_errno{0};
@@ -130,17 +115,25 @@ void Server::Impl::SetUp() {
   });
   Protect();
   AnswerHttpErrors();
-  for (const Route& route : kRoutes) {
-    const auto handler = [this, route](const httplib::Request& request,
-                                       httplib::Response& response) {
-      (api.*route.handler)(request, response);
-    };
-    if (route.method == "GET") {
-      http.Get(route.path, handler);
-    } else {
-      http.Post(route.path, handler);
+  for (Routes family : {admin.routes(), models.routes(), openai.routes()}) {
+    for (Route& route : family) {
+      if (route.method == "GET") {
+        http.Get(route.path, route.handler);
+      } else {
+        http.Post(route.path, route.handler);
+      }
+      routes.push_back(std::move(route));
     }
   }
+}
+
+std::string Server::Impl::MethodOf(std::string_view path) const {
+  for (const Route& route : routes) {
+    if (path == route.path) {
+      return route.method;
+    }
+  }
+  return "";
 }
 
 void Server::Impl::Protect() {
@@ -173,7 +166,7 @@ Handled Server::Impl::Admit(const httplib::Request& request,
                                    "only requests from this machine"));
       return Handled::Handled;
   }
-  if (!api.ready() && request.path != "/health") {
+  if (!service.ready() && request.path != "/health") {
     absl::Status loading = absl::UnavailableError("the model is being loaded");
     ApiError error = RefusalError(loading);
     error.code = "loading";
@@ -214,7 +207,7 @@ void Server::Impl::FillError(const httplib::Request& request,
                              httplib::Response& response) {
   switch (response.status) {
     case 404: {
-      const std::string method(MethodOf(request.path));
+      const std::string method = MethodOf(request.path);
       if (method.empty()) {
         SetError(response, HttpError(404, "there is no such path here"));
       } else {
@@ -284,19 +277,19 @@ absl::Status Server::Start() {
 int Server::port() const { return impl_->port.load(); }
 
 void Server::SetReady(engine::Engine* engine, const TextFront* text_front) {
-  impl_->api.SetReady(engine, text_front);
+  impl_->service.SetReady(engine, text_front);
 }
 
 void Server::Stop(std::chrono::milliseconds drain) {
   if (!impl_->thread.joinable()) {
     return;
   }
-  impl_->api.gate().Close();
-  if (!impl_->api.gate().WaitUntilEmpty(drain)) {
+  impl_->service.gate().Close();
+  if (!impl_->service.gate().WaitUntilEmpty(drain)) {
     impl_->logger->warn("{} open requests are cut off",
-                        impl_->api.gate().open());
+                        impl_->service.gate().open());
   }
-  impl_->api.CutOff();
+  impl_->service.CutOff();
   impl_->http.stop();
   impl_->thread.join();
 }
