@@ -5,6 +5,7 @@ Both sides of every comparison run in one run, in alternation, after a warm-up; 
 smallest and the largest. `make bench` runs all of it (about half an hour on 2 cores); name some to run only those.
 """
 import argparse
+import functools
 import pathlib
 import sys
 
@@ -22,14 +23,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="among: " + ", ".join(SUITES))
     parser.add_argument("--runs", type=int, default=5, help="alternating runs of each side (default 5)")
+    parser.add_argument("--models", nargs="+", choices=steps.MODELS, default=tuple(steps.MODELS),
+                        help="models of the suite 'depth' (default both)")
+    parser.add_argument("--depths", nargs="+", type=int, default=steps.DEPTHS, metavar="TOKENS",
+                        help="context lengths of the suite 'depth' (default 0 4000 6144)")
     arguments = parser.parse_args()
+    suites = {**SUITES, "depth": functools.partial(steps.depth, models=arguments.models, depths=arguments.depths)}
     for name in arguments.suites:
         if name not in SUITES:
             parser.error(f"no suite '{name}'; there are {', '.join(SUITES)}")
     print(measure.Table.header())
     for name in arguments.suites or SUITES:
         table = measure.Table(name)
-        SUITES[name](table, arguments.runs)
+        suites[name](table, arguments.runs)
         table.save()
 
 

@@ -24,16 +24,27 @@ def peer(model, prompt, generate, depth):
     return json.loads(out)[0]["avg_ts"]
 
 
-def depth(table, runs):
-    """Prefill of 512 and decode of 64 at depth 0 and 4,000, both models, against llama-bench -fa 1."""
-    for name, model in (("SmolLM2", SMOLLM2), ("Gemma 3", GEMMA3)):
-        for what, prompt, generate in (("prefill 512", 512, 0), ("decode 64", 0, 64)):
-            for at in (0, 4000):
+MODELS = {"smollm2": ("SmolLM2", SMOLLM2), "gemma3": ("Gemma 3", GEMMA3)}
+TESTS = {"prefill": ("prefill 512", 512, 0), "decode": ("decode 64", 0, 64)}
+DEPTHS = (0, 4000, 6144)
+
+# Smallest ratio to llama-bench that we ask for: {(model, test, depth): ratio}. Few of Gemma's layers see the whole context.
+AIMS = {("smollm2", "prefill", 6144): 1.6, ("smollm2", "decode", 6144): 1.7,
+        ("gemma3", "prefill", 6144): 1.2, ("gemma3", "decode", 6144): 1.08}
+
+
+def depth(table, runs, models=tuple(MODELS), depths=DEPTHS):
+    """Prefill of 512 and decode of 64 tokens behind contexts of several lengths, against llama-bench -fa 1."""
+    for key in models:
+        name, model = MODELS[key]
+        for test, (what, prompt, generate) in TESTS.items():
+            for at in depths:
                 results = alternate(runs, ours=lambda: ours(model, prompt, generate, at),
                                     peer=lambda: peer(model, prompt, generate, at))
                 a, b = spread(results["ours"]), spread(results["peer"])
                 ratio = a["median"] / b["median"]
-                table.add(f"{name} {what} at depth {at} / llama-bench", a, b, ratio, ">= 0.95", "tok/s", ratio >= 0.95)
+                aim = AIMS.get((key, test, at), 1.0)
+                table.add(f"{name} {what} at depth {at} / llama-bench", a, b, ratio, f">= {aim}", "tok/s", ratio >= aim)
 
 
 def restore(table, runs):

@@ -13,13 +13,15 @@
 #include "models/model.h"
 #include "models/quiet_log.h"
 #include "models/vocabulary.h"
+#include "testing/f32_gguf.h"
 #include "testing/model_harness.h"
 #include "testing/source_files.h"
+#include "testing/temp_dir.h"
 
 namespace everwarm::models {
 namespace {
-constexpr uint32_t kThreads = 2;
 
+constexpr uint32_t kThreads = 2;
 
 struct LlamaFree {
   void operator()(llama_model* model) const { llama_model_free(model); }
@@ -155,9 +157,22 @@ class OracleTest : public testing::TestWithParam<std::string> {
     auto tokens = (*vocabulary)->Tokenize(TestText(), {});
     ASSERT_TRUE(tokens.ok()) << tokens.status();
     tokens_ = *std::move(tokens);
+  }
+
+  void Load() {
     auto model = Model::Load(path_, {.num_threads = kThreads});
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
+  }
+
+  void Print(const Judged& judged, const char* pair,
+             const Agreement& agreement) const {
+    std::printf(
+        "%s, positions %zu to %zu, %s: top-1 %.2f %%, with a clear lead "
+        "%.2f %% of %zu, KL mean %.2e max %.2e\n",
+        GetParam().c_str(), judged.first, judged.count, pair,
+        100.0 * agreement.top1, 100.0 * agreement.clear_top1, agreement.clear,
+        agreement.mean_kl, agreement.max_kl);
   }
 
   // libllama differs from itself when it computes attention in another order,
@@ -165,6 +180,7 @@ class OracleTest : public testing::TestWithParam<std::string> {
   // more than its two ways do.
   void ExpectAgreement(const Judged& judged, size_t chunk) {
     ASSERT_GE(tokens_.size(), judged.count);
+    ASSERT_NO_FATAL_FAILURE(Load());
     const size_t width = model_->info().vocab_size;
     const std::vector<float> plain =
         OracleLogits(path_, tokens_, judged, false);
@@ -173,17 +189,9 @@ class OracleTest : public testing::TestWithParam<std::string> {
     const Agreement oracle = Compare(plain, flash, width);
     const Agreement with_plain = Compare(plain, ours, width);
     const Agreement with_flash = Compare(flash, ours, width);
-    const auto print = [&](const char* pair, const Agreement& agreement) {
-      std::printf(
-          "%s, positions %zu to %zu, %s: top-1 %.2f %%, with a clear lead "
-          "%.2f %% of %zu, KL mean %.2e max %.2e\n",
-          GetParam().c_str(), judged.first, judged.count, pair,
-          100.0 * agreement.top1, 100.0 * agreement.clear_top1, agreement.clear,
-          agreement.mean_kl, agreement.max_kl);
-    };
-    print("oracle's two ways", oracle);
-    print("ours and plain", with_plain);
-    print("ours and flash", with_flash);
+    Print(judged, "oracle's two ways", oracle);
+    Print(judged, "ours and plain", with_plain);
+    Print(judged, "ours and flash", with_flash);
     for (const Agreement& agreement : {with_plain, with_flash}) {
       // Three standard errors of the difference of two shares.
       const double count = static_cast<double>(judged.count - judged.first);
@@ -209,6 +217,29 @@ TEST_P(OracleTest, LogitsOfAPromptAgree) {
 // Beyond the 512 positions of Gemma's window, in steps of another size.
 TEST_P(OracleTest, LogitsBeyondTheWindowAgree) {
   ExpectAgreement({.first = 600, .count = 760}, 200);
+}
+
+// The same numbers without the rounding of inputs to eight bits: what is left
+// is f16 KV and the order of sums.
+TEST_P(OracleTest, LogitsWithWeightsInF32AgreeClosely) {
+  const TempDir dir;
+  const std::string f32 = dir.File("f32.gguf");
+  const absl::Status written = WriteF32Gguf(path_, f32);
+  ASSERT_TRUE(written.ok()) << written;
+  path_ = f32;
+  ASSERT_NO_FATAL_FAILURE(Load());
+  const Judged judged = {.first = 0, .count = 512};
+  ASSERT_GE(tokens_.size(), judged.count);
+  const size_t width = model_->info().vocab_size;
+  const std::vector<float> ours = OurLogits(*model_, tokens_, judged, 512);
+  for (const bool flash : {false, true}) {
+    const Agreement agreement =
+        Compare(OracleLogits(path_, tokens_, judged, flash), ours, width);
+    Print(judged, flash ? "f32, ours and flash" : "f32, ours and plain",
+          agreement);
+    EXPECT_GE(agreement.top1, 0.995);
+    EXPECT_LT(agreement.mean_kl, 1e-3);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, OracleTest,
