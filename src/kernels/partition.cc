@@ -66,19 +66,20 @@ bool FindRows(const PartitionArgs& args, TokenPos tile, TileRows& rows) {
   return true;
 }
 
-template <int kRows>
+template <int kRows, int kPanels>
 HWY_NOINLINE void ScoreRows(const Tile& tile, size_t panel, size_t row) {
   const size_t k_dim = tile.args.k_dim;
-  ScoreBlock<kRows>(tile.args.query + row * k_dim, k_dim,
-                    tile.scratch.keys + panel * k_dim * kPanel,
-                    tile.scratch.scores + row * kTileTokens + panel * kPanel);
+  ScoreBlock<kRows, kPanels>(
+      tile.args.query + row * k_dim, k_dim,
+      tile.scratch.keys + panel * k_dim * kPanel,
+      tile.scratch.scores + row * kTileTokens + panel * kPanel);
 }
 
-template <int kRows>
+template <int kRows, int kPanels>
 HWY_NOINLINE void AddRows(const Tile& tile, size_t panel, size_t row) {
   const size_t stride = ValueStride(tile.args.v_dim);
   const TileSpan span = tile.Union(row, kRows);
-  ValueBlock<kRows>(
+  ValueBlock<kRows, kPanels>(
       tile.scratch.scores + row * kTileTokens + span.begin,
       span.end - span.begin,
       tile.scratch.values + (panel * kTileTokens + span.begin) * kPanel,
@@ -87,18 +88,22 @@ HWY_NOINLINE void AddRows(const Tile& tile, size_t panel, size_t row) {
 }
 
 // Calls the kernel for exactly `count` rows, 1 <= count <= kRows.
-template <int kRows>
+template <int kRows, int kPanels>
 void ScoreRemainder(const Tile& tile, uint32_t panel, uint32_t row,
                     uint32_t count) {
-  if (count == kRows) return ScoreRows<kRows>(tile, panel, row);
-  if constexpr (kRows > 1) ScoreRemainder<kRows - 1>(tile, panel, row, count);
+  if (count == kRows) return ScoreRows<kRows, kPanels>(tile, panel, row);
+  if constexpr (kRows > 1) {
+    ScoreRemainder<kRows - 1, kPanels>(tile, panel, row, count);
+  }
 }
 
-template <int kRows>
+template <int kRows, int kPanels>
 void AddRemainder(const Tile& tile, uint32_t panel, uint32_t row,
                   uint32_t count) {
-  if (count == kRows) return AddRows<kRows>(tile, panel, row);
-  if constexpr (kRows > 1) AddRemainder<kRows - 1>(tile, panel, row, count);
+  if (count == kRows) return AddRows<kRows, kPanels>(tile, panel, row);
+  if constexpr (kRows > 1) {
+    AddRemainder<kRows - 1, kPanels>(tile, panel, row, count);
+  }
 }
 
 // Lines of a plane that are due per block of rows.
@@ -108,22 +113,30 @@ uint32_t LinesPerBlock(const Tile& tile, uint32_t dim, uint32_t panels) {
   return dim * kTileTokens / kLineHalves / (panels * blocks) + 1;
 }
 
+// Scores of kPanels panels from `first`, for all rows that see some of them.
+template <int kPanels>
+void ScorePanels(const Tile& tile, uint32_t first, uint32_t lines,
+                 PrefetchStream& next) {
+  for (uint32_t row = tile.first_row; row < tile.last_row; row += kBlockRows) {
+    const uint32_t count = std::min<uint32_t>(kBlockRows, tile.last_row - row);
+    const TileSpan span = tile.Union(row, count);
+    if (span.end <= first * kPanel) continue;
+    if (span.begin >= (first + kPanels) * kPanel) continue;
+    next.Next(lines * kPanels);
+    ScoreRemainder<kBlockRows, kPanels>(tile, first, row, count);
+  }
+}
+
 void Scores(const Tile& tile) {
   PrefetchStream next;
   if (tile.next != nullptr) next = {tile.next->keys, tile.args.k_dim};
   const uint32_t lines = LinesPerBlock(tile, tile.args.k_dim, kTilePanels);
-  const uint32_t last_panel = (tile.seen.end + kPanel - 1) / kPanel;
-  for (uint32_t p = tile.seen.begin / kPanel; p < last_panel; ++p) {
-    for (uint32_t row = tile.first_row; row < tile.last_row;
-         row += kBlockRows) {
-      const uint32_t count =
-          std::min<uint32_t>(kBlockRows, tile.last_row - row);
-      const TileSpan span = tile.Union(row, count);
-      if (span.end <= p * kPanel || span.begin >= (p + 1) * kPanel) continue;
-      next.Next(lines);
-      ScoreRemainder<kBlockRows>(tile, p, row, count);
-    }
+  const uint32_t last = (tile.seen.end + kPanel - 1) / kPanel;
+  uint32_t p = tile.seen.begin / kPanel;
+  for (; p + kBlockPanels <= last; p += kBlockPanels) {
+    ScorePanels<kBlockPanels>(tile, p, lines, next);
   }
+  for (; p < last; ++p) ScorePanels<1>(tile, p, lines, next);
 }
 
 void Weights(const Tile& tile) {
@@ -145,6 +158,17 @@ void Weights(const Tile& tile) {
   }
 }
 
+// Adds kPanels panels of values from `first` to all rows, `step` at a time.
+template <int kPanels>
+void AddPanels(const Tile& tile, uint32_t first, uint32_t step, uint32_t lines,
+               PrefetchStream& next) {
+  for (uint32_t row = tile.first_row; row < tile.last_row; row += step) {
+    const uint32_t count = std::min<uint32_t>(step, tile.last_row - row);
+    next.Next(lines * kPanels);
+    AddRemainder<kBlockRows, kPanels>(tile, first, row, count);
+  }
+}
+
 // `exact`: some value of the tile is not finite, and 0 times it is not 0; each
 // row must meet its own tokens alone.
 void Values(const Tile& tile, bool exact) {
@@ -153,13 +177,11 @@ void Values(const Tile& tile, bool exact) {
   PrefetchStream next;
   if (tile.next != nullptr) next = {tile.next->values, tile.args.v_dim};
   const uint32_t lines = LinesPerBlock(tile, tile.args.v_dim, panels);
-  for (uint32_t p = 0; p < panels; ++p) {
-    for (uint32_t row = tile.first_row; row < tile.last_row; row += step) {
-      const uint32_t count = std::min<uint32_t>(step, tile.last_row - row);
-      next.Next(lines);
-      AddRemainder<kBlockRows>(tile, p, row, count);
-    }
+  uint32_t p = 0;
+  for (; p + kBlockPanels <= panels; p += kBlockPanels) {
+    AddPanels<kBlockPanels>(tile, p, step, lines, next);
   }
+  for (; p < panels; ++p) AddPanels<1>(tile, p, step, lines, next);
 }
 
 #if EVERWARM_HAS_F16

@@ -238,7 +238,8 @@ TEST_P(OracleTest, LogitsWithWeightsInF32AgreeClosely) {
     Print(judged, flash ? "f32, ours and flash" : "f32, ours and plain",
           agreement);
     EXPECT_GE(agreement.top1, 0.995);
-    EXPECT_LT(agreement.mean_kl, 1e-3);
+    // 2e-6 at most was measured.
+    EXPECT_LT(agreement.mean_kl, 2e-5);
   }
 }
 
