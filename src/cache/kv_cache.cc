@@ -135,6 +135,23 @@ struct KvCache::Impl final : SequenceOwner {
     }
   }
 
+  // Blocks that live sequences have shares of, each counted once.
+  uint64_t LiveBytes() const {
+    absl::flat_hash_set<const Block*> seen;
+    uint64_t bytes = 0;
+    for (const SequenceState* sequence : open) {
+      for (const BlockTable& table : sequence->tables) {
+        for (size_t span = table.released; span < table.size(); ++span) {
+          const Block* const block = table[span].get();
+          if (block != nullptr && seen.insert(block).second) {
+            bytes += parts.pool->geometry(block->group()).slot_bytes();
+          }
+        }
+      }
+    }
+    return bytes;
+  }
+
   TokenPos LongestPrefix() {
     if (longest_version != copies.version()) {
       longest_version = copies.version();
@@ -215,6 +232,56 @@ absl::Status KvCache::Reserve(Sequence& handle, TokenPos count) {
   sequence.Apply(needs, std::move(slots), count, *impl_->parts.pool);
   impl_->tail_copies += copied;
   return absl::OkStatus();
+}
+
+bool KvCache::HasRoom(const Sequence& handle, TokenPos count) const {
+  const std::vector<SequenceState::Need> needs =
+      handle.state_->sequence.Needs(count);
+  if (needs.empty()) {
+    return true;
+  }
+  uint64_t bytes = 0;
+  for (const SequenceState::Need& need : needs) {
+    bytes += impl_->parts.pool->geometry(need.group).slot_bytes();
+  }
+  // Cached blocks make way where that is not enough already.
+  return impl_->parts.pool->used_bytes() + bytes <= live_limit_bytes() ||
+         impl_->LiveBytes() + bytes <= live_limit_bytes();
+}
+
+uint64_t KvCache::SequenceBytes(TokenPos length, TokenPos step_tokens) const {
+  const uint32_t block_tokens = impl_->parts.layout.block_tokens;
+  uint64_t bytes = 0;
+  for (const LayerGroup& group : impl_->parts.layout.groups) {
+    uint64_t spans = (uint64_t{length} + block_tokens - 1) / block_tokens;
+    if (group.kind == GroupKind::kWindow) {
+      // What ReleaseUnseen() keeps, the step's own and two ends of blocks.
+      const uint64_t kept = uint64_t{group.window} + block_tokens + step_tokens;
+      spans = std::min(spans, kept / block_tokens + 2);
+    }
+    bytes += spans * group.geometry.slot_bytes();
+  }
+  return bytes;
+}
+
+uint64_t KvCache::SharedBytes(TokenPos common) const {
+  uint64_t bytes = 0;
+  for (const LayerGroup& group : impl_->parts.layout.groups) {
+    if (group.kind != GroupKind::kWindow) {
+      bytes += uint64_t{common} / impl_->parts.layout.block_tokens *
+               group.geometry.slot_bytes();
+    }
+  }
+  return bytes;
+}
+
+uint64_t KvCache::live_limit_bytes() const {
+  const uint64_t target = impl_->config.ram_target_bytes;
+  return target + (hard_cap_bytes() - target) / 4 * 3;
+}
+
+uint64_t KvCache::hard_cap_bytes() const {
+  return impl_->config.ram_hard_cap_bytes;
 }
 
 void KvCache::Append(Sequence& handle, absl::Span<const TokenId> tokens) {

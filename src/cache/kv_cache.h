@@ -123,7 +123,7 @@ class KvCache {
     uint64_t ram_target_bytes = 0;
     // Above it, blocks that nobody uses leave even when they are not durable,
     // and are counted as lost. At least ram_target_bytes. Live sequences are
-    // never cut for it.
+    // never cut for it; HasRoom() tells when the caller should pause some.
     uint64_t ram_hard_cap_bytes = 0;
     // A failed write is tried again after this.
     std::chrono::milliseconds store_retry{5000};
@@ -144,6 +144,19 @@ class KvCache {
   // to compute. Requires: prompt is not empty, ids are not negative.
   std::unique_ptr<Sequence> Take(absl::Span<const TokenId> prompt,
                                  std::string_view name_space);
+
+  // Whether `count` more tokens of this sequence leave the blocks of all live
+  // sequences short of the hard cap, so that others still become durable. Where
+  // not, sequences should be published and destroyed, to be taken again later.
+  bool HasRoom(const Sequence& sequence, TokenPos count) const;
+  // Blocks of one sequence of that length, in bytes, when steps of
+  // `step_tokens` made it; and how much of it another sequence with the same
+  // first `common` tokens surely shares.
+  uint64_t SequenceBytes(TokenPos length, TokenPos step_tokens) const;
+  uint64_t SharedBytes(TokenPos common) const;
+  // What HasRoom() keeps all live sequences in.
+  uint64_t live_limit_bytes() const;
+  uint64_t hard_cap_bytes() const;
 
   // Makes room for `count` more tokens: allocates blocks, copies a tail that
   // somebody else extended or may still read beyond, releases window blocks

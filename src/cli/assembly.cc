@@ -150,6 +150,7 @@ absl::Status Assembly::StartEngine(const ModelOptions& options,
   engine_config.context_size = options.context;
   engine_config.max_batch = options.max_batch;
   engine_config.prefill_chunk = options.prefill_chunk;
+  engine_config.max_slowdown = options.max_slowdown;
   EW_RETURN_IF_ERROR(engine_config.Validate());
   engine_ = std::make_unique<engine::LocalEngine>(
       engine_config,

@@ -47,8 +47,13 @@ void ModelOptions::Register(CLI::App& app) {
       ->check(CLI::Range(1u, 256u))
       ->capture_default_str();
   Add(app, "--prefill-chunk", prefill_chunk,
-      "Prompt tokens computed in one step")
+      "Most prompt tokens computed in one step")
       ->check(CLI::Range(1u, 4096u))
+      ->capture_default_str();
+  Add(app, "--max-slowdown", max_slowdown,
+      "How many times as long running replies may take for a token while "
+      "prompts of others are computed")
+      ->check(CLI::Range(1.0, 1000.0))
       ->capture_default_str();
   Add(app, "--block-tokens", block_tokens,
       "Tokens of a block: 16, 32, 64, 128 or 256; a directory keeps blocks of "

@@ -102,6 +102,10 @@ struct EngineStats {
   uint64_t finished = 0;
   uint64_t failed = 0;
   uint64_t cancelled = 0;
+  // Times that a request gave its blocks back for a while, for want of RAM.
+  uint64_t paused = 0;
+  // Requests that waited for another one to compute what both begin with.
+  uint64_t followed = 0;
   uint32_t waiting = 0;
   uint32_t running = 0;
   uint64_t prompt_tokens = 0;

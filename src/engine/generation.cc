@@ -16,40 +16,61 @@ Generation::Generation(Request request, std::shared_ptr<ReplyChannel> channel,
   usage_.prompt_tokens = static_cast<uint32_t>(request_.prompt.size());
 }
 
+void Generation::Follow() { phase_ = Phase::kFollowing; }
+
 void Generation::Start(std::unique_ptr<cache::Sequence> sequence) {
-  const auto now = clock_->Now();
-  usage_.queued = now - phase_began_;
-  phase_began_ = now;
+  if (!begun_) {
+    const auto now = clock_->Now();
+    usage_.queued += now - phase_began_;
+    phase_began_ = now;
+  }
   sequence_ = std::move(sequence);
   phase_ = Phase::kLoading;
 }
 
 void Generation::FinishLoading() {
-  const auto now = clock_->Now();
-  usage_.restore = now - phase_began_;
-  usage_.reuse = sequence_->reuse();
-  phase_began_ = now;
+  if (!begun_) {
+    const auto now = clock_->Now();
+    usage_.restore = now - phase_began_;
+    usage_.reuse = sequence_->reuse();
+    phase_began_ = now;
+    begun_ = true;
+  }
   phase_ = Phase::kPrefill;
 }
 
+void Generation::Pause() {
+  sequence_.reset();
+  phase_ = Phase::kWaiting;
+}
+
+std::vector<TokenId> Generation::AllTokens() const {
+  std::vector<TokenId> all = request_.prompt;
+  all.insert(all.end(), generated_.begin(), generated_.end());
+  return all;
+}
+
+size_t Generation::left() const { return num_tokens() - sequence_->length(); }
+
 absl::Span<const TokenId> Generation::NextTokens(size_t limit) const {
-  if (phase_ == Phase::kDecode) {
-    return absl::MakeConstSpan(&next_token_, 1);
-  }
-  const absl::Span<const TokenId> prompt = request_.prompt;
-  const absl::Span<const TokenId> left = prompt.subspan(sequence_->length());
-  return left.first(std::min(left.size(), limit));
+  const size_t prompt_size = request_.prompt.size();
+  const size_t length = sequence_->length();
+  const absl::Span<const TokenId> rest =
+      length < prompt_size
+          ? absl::MakeConstSpan(request_.prompt).subspan(length)
+          : absl::MakeConstSpan(generated_).subspan(length - prompt_size);
+  return rest.first(std::min(rest.size(), limit));
 }
 
 bool Generation::WantsLogits(size_t count) const {
-  return phase_ == Phase::kDecode ||
-         (sequence_->length() + count == request_.prompt.size() &&
-          request_.max_tokens > 0);
+  return count == left() && request_.max_tokens > 0;
 }
 
 void Generation::BeginDecode(uint32_t vocab_size) {
-  sampler_ =
-      std::make_unique<Sampler>(request_.sampling, vocab_size, request_.prompt);
+  if (sampler_ == nullptr) {
+    sampler_ = std::make_unique<Sampler>(request_.sampling, vocab_size,
+                                         request_.prompt);
+  }
   phase_ = Phase::kDecode;
 }
 
@@ -72,7 +93,7 @@ void Generation::TakeLogits(absl::Span<const float> logits,
     return;
   }
   channel_->SendText(stream_.Add(text_->Piece(*token)));
-  next_token_ = *token;
+  generated_.push_back(*token);
   if (stream_.stopped()) {
     Finish(FinishReason::kStop);
   } else if (usage_.completion_tokens >= request_.max_tokens ||

@@ -23,11 +23,12 @@ namespace everwarm::engine {
 class Generation {
  public:
   enum class Phase {
-    kWaiting,   // for its turn
-    kLoading,   // for blocks from the tier
-    kPrefill,   // prompt tokens are left to compute
-    kDecode,    // one token a step
-    kFinished,  // its last event has been sent
+    kWaiting,    // for its turn; also when it was paused
+    kFollowing,  // has its turn, but another one computes what it begins with
+    kLoading,    // for blocks from the tier
+    kPrefill,    // more is left to compute than the last token
+    kDecode,     // one token a step
+    kFinished,   // its last event has been sent
   };
 
   Generation(Request request, std::shared_ptr<ReplyChannel> channel,
@@ -39,18 +40,36 @@ class Generation {
   const Usage& usage() const { return usage_; }
   cache::Sequence* sequence() { return sequence_.get(); }
 
-  // kWaiting -> kLoading.
+  // kWaiting -> kFollowing.
+  void Follow();
+  // kFollowing -> kLoading.
   void Start(std::unique_ptr<cache::Sequence> sequence);
   // kLoading -> kPrefill, once the sequence is ready.
   void FinishLoading();
 
-  // Tokens to compute next, at most `limit`: what is left of the prompt, or the
-  // token that was sampled last.
+  // Its blocks were there once, so that it is not new any more.
+  bool begun() const { return begun_; }
+  // Gives the blocks back in the middle; it goes on later where it was, with
+  // what can be found again. -> kWaiting.
+  void Pause();
+
+  // The prompt, and what was generated.
+  std::vector<TokenId> AllTokens() const;
+  size_t num_tokens() const {
+    return request_.prompt.size() + generated_.size();
+  }
+  // Tokens that have KV.
+  TokenPos length() const {
+    return sequence_ == nullptr ? 0 : sequence_->length();
+  }
+  // How many of them have no KV yet. Requires: a sequence.
+  size_t left() const;
+  // Tokens to compute next, at most `limit`; perhaps fewer than are left.
   absl::Span<const TokenId> NextTokens(size_t limit) const;
   // The step that takes `count` tokens ends with logits that are needed.
   bool WantsLogits(size_t count) const;
 
-  // The prompt's last token has been computed: kPrefill -> kDecode.
+  // Nothing is left to compute: kPrefill -> kDecode.
   void BeginDecode(uint32_t vocab_size);
   // Samples, and sends text. May finish.
   void TakeLogits(absl::Span<const float> logits, uint32_t context_size);
@@ -72,8 +91,11 @@ class Generation {
   std::unique_ptr<cache::Sequence> sequence_;
   std::unique_ptr<Sampler> sampler_;
   TextStream stream_;
-  TokenId next_token_ = 0;
+  // The last one has no KV yet.
+  std::vector<TokenId> generated_;
   Usage usage_;
+  // It has begun once; what follows a pause is not counted as waiting.
+  bool begun_ = false;
   Clock::Monotonic phase_began_;
   Clock::Monotonic first_token_at_;
 };

@@ -18,13 +18,11 @@ using std::chrono::milliseconds;
 constexpr milliseconds kIdleTick{1000};
 // The same while somebody waits for a flush.
 constexpr milliseconds kFlushTick{20};
-// Blocks a long reply fills between two publications.
-constexpr TokenPos kBlocksPerPublication = 4;
-
-bool ResumesAnywhere(const models::Model& model) {
-  return std::all_of(
-      model.groups().begin(), model.groups().end(),
-      [](const models::ModelGroup& group) { return group.window == 0; });
+Scheduler::Config SchedulerConfig(const LocalEngine::Config& config,
+                                  uint32_t context_size) {
+  return {context_size,
+          config.max_batch,
+          {config.max_slowdown, config.prefill_chunk}};
 }
 
 }  // namespace
@@ -53,9 +51,13 @@ absl::Status LocalEngine::Config::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("context size ", context_size, " is below 2"));
   }
-  if (max_batch == 0 || prefill_chunk == 0 || prefill_chunk_shared == 0) {
+  if (max_batch == 0 || prefill_chunk == 0) {
     return absl::InvalidArgumentError(
         "batch and prefill sizes must be at least 1");
+  }
+  if (!(max_slowdown >= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a slowdown of ", max_slowdown, " is below 1"));
   }
   return absl::OkStatus();
 }
@@ -64,12 +66,17 @@ LocalEngine::LocalEngine(const Config& config, Parts parts)
     : config_(config),
       parts_(std::move(parts)),
       wake_up_(std::make_shared<WakeUp>()),
-      block_tokens_(parts_.model->groups()[0].geometry.block_tokens()),
-      publish_as_it_fills_(ResumesAnywhere(*parts_.model)) {
-  parts_.tier->SetWakeUp([wake_up = wake_up_] { wake_up->Notify(); });
-  for (const models::ModelGroup& group : parts_.model->groups()) {
-    counts_.kv_bytes_per_token += group.geometry.token_bytes();
+      context_size_(Scheduler::FittingContext(
+          *parts_.cache, config_.context_size, config_.prefill_chunk)),
+      scheduler_(SchedulerConfig(config_, context_size_),
+                 {parts_.model, parts_.cache, parts_.clock, parts_.logger}) {
+  if (context_size_ < config_.context_size) {
+    parts_.logger->warn(
+        "the RAM for blocks holds {} tokens of one request: the context is cut "
+        "from {} to that",
+        context_size_, config_.context_size);
   }
+  parts_.tier->SetWakeUp([wake_up = wake_up_] { wake_up->Notify(); });
   PublishStats();
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "engine");
@@ -96,12 +103,11 @@ absl::Status LocalEngine::CheckRequest(const Request& request) const {
   if (request.prompt.empty()) {
     return absl::InvalidArgumentError("the prompt has no tokens");
   }
-  if (request.prompt.size() >= config_.context_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the prompt has ", request.prompt.size(),
-                     " tokens, but the context of ", config_.context_size,
-                     " tokens has room for ", config_.context_size - 1,
-                     " and one of the reply"));
+  if (request.prompt.size() >= context_size_) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the prompt has ", request.prompt.size(),
+        " tokens, but the context of ", context_size_, " tokens has room for ",
+        context_size_ - 1, " and one of the reply"));
   }
   for (const TokenId token : request.prompt) {
     if (token < 0 ||
@@ -214,13 +220,8 @@ void LocalEngine::Run() {
   for (;;) {
     TakeArrivals();
     parts_.cache->Poll();
-    DropCancelled();
-    StartWaiting();
-    FinishLoads();
-    const bool computing = GatherStep();
-    if (computing) {
-      ComputeStep();
-    }
+    scheduler_.DropCancelled(cancel_all_.load());
+    const bool computing = scheduler_.Step();
     SettleFlushes();
     PublishStats();
     bool quit = false;
@@ -228,7 +229,7 @@ void LocalEngine::Run() {
       MutexLock lock(mutex_);
       quit = quit_ && arrived_.empty() && arrived_flushes_.empty();
     }
-    if (quit && waiting_.empty() && running_.empty() && flushes_.empty()) {
+    if (quit && scheduler_.idle() && flushes_.empty()) {
       return;
     }
     if (!computing) {
@@ -240,166 +241,13 @@ void LocalEngine::Run() {
 void LocalEngine::TakeArrivals() {
   MutexLock lock(mutex_);
   while (!arrived_.empty()) {
-    waiting_.push_back(std::move(arrived_.front()));
+    scheduler_.Add(std::move(arrived_.front()));
     arrived_.pop_front();
   }
   for (std::unique_ptr<FlushCall>& call : arrived_flushes_) {
     flushes_.push_back(std::move(call));
   }
   arrived_flushes_.clear();
-}
-
-void LocalEngine::DropCancelled() {
-  const bool all = cancel_all_.load();
-  for (auto& generation : running_) {
-    if (all || generation->cancelled()) {
-      generation->Finish(FinishReason::kCancelled);
-      Settle(*generation);
-    }
-  }
-  std::erase_if(waiting_, [&](std::unique_ptr<Generation>& generation) {
-    if (!all && !generation->cancelled()) {
-      return false;
-    }
-    generation->Finish(FinishReason::kCancelled);
-    Count(*generation);
-    return true;
-  });
-  DropFinished();
-}
-
-void LocalEngine::StartWaiting() {
-  while (!waiting_.empty() && running_.size() < config_.max_batch) {
-    std::unique_ptr<Generation> generation = std::move(waiting_.front());
-    waiting_.pop_front();
-    const Request& request = generation->request();
-    generation->Start(parts_.cache->Take(request.prompt, request.name_space));
-    counts_.prompt_tokens += request.prompt.size();
-    running_.push_back(std::move(generation));
-  }
-}
-
-void LocalEngine::FinishLoads() {
-  for (auto& generation : running_) {
-    if (generation->phase() == Generation::Phase::kLoading &&
-        generation->sequence()->ready()) {
-      generation->FinishLoading();
-    }
-  }
-}
-
-bool LocalEngine::GatherStep() {
-  batch_.Clear();
-  const size_t num_groups = parts_.model->groups().size();
-  const auto add = [&](Generation& generation, size_t limit) {
-    const absl::Span<const TokenId> tokens = generation.NextTokens(limit);
-    const absl::Status room = parts_.cache->Reserve(
-        *generation.sequence(), static_cast<TokenPos>(tokens.size()));
-    if (!room.ok()) {
-      generation.Fail(room);
-      Settle(generation);
-      return;
-    }
-    batch_.Add(&generation, tokens, num_groups);
-  };
-  for (auto& generation : running_) {
-    if (generation->phase() == Generation::Phase::kDecode) {
-      add(*generation, 1);
-    }
-  }
-  // One prompt at a time, in order of arrival.
-  const bool shared = !batch_.empty();
-  for (auto& generation : running_) {
-    if (generation->phase() == Generation::Phase::kPrefill) {
-      const uint32_t chunk =
-          shared ? config_.prefill_chunk_shared : config_.prefill_chunk;
-      // Chunks end where blocks do, so that whole blocks can be published.
-      const uint32_t behind = generation->sequence()->length() % block_tokens_;
-      add(*generation, chunk > behind ? chunk - behind : chunk);
-      break;
-    }
-  }
-  DropFinished();
-  return !batch_.empty();
-}
-
-void LocalEngine::ComputeStep() {
-  const absl::StatusOr<absl::Span<const float>> logits =
-      parts_.model->Step(batch_.input());
-  ++counts_.steps;
-  if (!logits.ok()) {
-    parts_.logger->error("a step of {} rows failed: {}", batch_.num_rows(),
-                         std::string(logits.status().message()));
-    for (const Batch::Part& part : batch_.parts()) {
-      part.generation->Fail(logits.status());
-      Settle(*part.generation);
-    }
-  } else {
-    const uint32_t vocab_size = parts_.model->info().vocab_size;
-    absl::Span<const float> rest = *logits;
-    for (const Batch::Part& part : batch_.parts()) {
-      const size_t taken = part.wants_logits ? vocab_size : 0;
-      TakeResult(part, rest.first(taken));
-      rest.remove_prefix(taken);
-    }
-  }
-  DropFinished();
-}
-
-void LocalEngine::TakeResult(const Batch::Part& part,
-                             absl::Span<const float> logits) {
-  Generation& generation = *part.generation;
-  cache::Sequence& sequence = *generation.sequence();
-  parts_.cache->Append(sequence, part.tokens);
-  const bool prefill = generation.phase() == Generation::Phase::kPrefill;
-  const bool prompt_done =
-      prefill && sequence.length() == generation.request().prompt.size();
-  if (prefill) {
-    counts_.computed_prompt_tokens += part.tokens.size();
-  }
-  if (prompt_done) {
-    generation.BeginDecode(parts_.model->info().vocab_size);
-  }
-  if (part.wants_logits) {
-    generation.TakeLogits(logits, config_.context_size);
-    ++counts_.generated_tokens;
-  } else if (prompt_done) {
-    generation.Finish(FinishReason::kLength);
-  }
-  const TokenPos every =
-      prefill ? block_tokens_ : block_tokens_ * kBlocksPerPublication;
-  if (generation.phase() == Generation::Phase::kFinished) {
-    Settle(generation);
-  } else if (prompt_done ||
-             (publish_as_it_fills_ && sequence.length() % every == 0)) {
-    parts_.cache->Publish(sequence);
-  }
-}
-
-void LocalEngine::DropFinished() {
-  std::erase_if(running_, [](const std::unique_ptr<Generation>& generation) {
-    return generation->phase() == Generation::Phase::kFinished;
-  });
-}
-
-void LocalEngine::Settle(Generation& generation) {
-  cache::Sequence* sequence = generation.sequence();
-  // Whatever was computed is right, also when the request was cancelled.
-  if (sequence != nullptr && sequence->ready() && sequence->length() > 0) {
-    parts_.cache->Publish(*sequence);
-  }
-  generation.ReleaseSequence();
-  Count(generation);
-}
-
-void LocalEngine::Count(const Generation& generation) {
-  if (!generation.reason().has_value()) {
-    ++counts_.failed;
-  } else if (*generation.reason() == FinishReason::kCancelled) {
-    ++counts_.cancelled;
-  } else {
-    ++counts_.finished;
-  }
 }
 
 void LocalEngine::SettleFlushes() {
@@ -426,18 +274,28 @@ void LocalEngine::SettleFlushes() {
 }
 
 void LocalEngine::PublishStats() {
-  const cache::CacheStats cache = parts_.cache->stats();
+  const Scheduler::Counts& counts = scheduler_.counts();
+  EngineStats stats;
+  for (const models::ModelGroup& group : parts_.model->groups()) {
+    stats.kv_bytes_per_token += group.geometry.token_bytes();
+  }
+  stats.cache = parts_.cache->stats();
+  stats.finished = counts.finished;
+  stats.failed = counts.failed;
+  stats.cancelled = counts.cancelled;
+  stats.paused = counts.paused;
+  stats.followed = counts.followed;
+  stats.prompt_tokens = counts.prompt_tokens;
+  stats.computed_prompt_tokens = counts.computed_prompt_tokens;
+  stats.generated_tokens = counts.generated_tokens;
+  stats.steps = counts.steps;
+  stats.running = static_cast<uint32_t>(scheduler_.running());
   MutexLock lock(mutex_);
-  const uint64_t requests = stats_.requests;
-  stats_ = counts_;
-  stats_.requests = requests;
-  stats_.cache = cache;
-  stats_.waiting = static_cast<uint32_t>(waiting_.size() + arrived_.size());
-  stats_.running = static_cast<uint32_t>(running_.size());
-  const auto unfinished = static_cast<uint32_t>(
-      arrived_.size() + waiting_.size() + running_.size());
-  unfinished_ = unfinished;
-  if (unfinished == 0) {
+  stats.requests = stats_.requests;
+  stats.waiting = static_cast<uint32_t>(scheduler_.waiting() + arrived_.size());
+  unfinished_ = stats.waiting + stats.running;
+  stats_ = stats;
+  if (unfinished_ == 0) {
     finished_.NotifyAll();
   }
 }

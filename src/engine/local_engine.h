@@ -1,8 +1,8 @@
 // The engine of this process: one thread that owns model, cache and sequences.
 //
 // Each turn of its loop takes what has arrived (requests, cancellations, events
-// of the tier), gathers the rows of all running generations into one step, lets
-// the model compute it, and hands tokens out. It never waits for a disk.
+// of the tier) and lets the scheduler compute one step. It never waits for a
+// disk.
 #ifndef EVERWARM_ENGINE_LOCAL_ENGINE_H_
 #define EVERWARM_ENGINE_LOCAL_ENGINE_H_
 
@@ -19,9 +19,9 @@
 #include "base/mutex.h"
 #include "cache/kv_cache.h"
 #include "cache/tier.h"
-#include "engine/batch.h"
 #include "engine/engine.h"
 #include "engine/generation.h"
+#include "engine/scheduler.h"
 #include "engine/token_text.h"
 #include "models/model.h"
 
@@ -50,10 +50,11 @@ class LocalEngine final : public Engine {
     // Generations that run at once; others wait in order of arrival.
     uint32_t max_batch = 8;
     uint32_t max_waiting = 256;
-    // Prompt tokens in one step, alone and beside running replies. Smaller
-    // steps keep running replies going; larger ones share more work.
+    // Most prompt tokens in one step.
     uint32_t prefill_chunk = 512;
-    uint32_t prefill_chunk_shared = 64;
+    // A running reply's time from token to token, while prompts are computed
+    // beside it, may be so many times what it is otherwise.
+    double max_slowdown = 3;
     absl::Status Validate() const;
   };
   // All outlive the engine.
@@ -73,7 +74,7 @@ class LocalEngine final : public Engine {
   ~LocalEngine() override;
 
   const models::ModelInfo& model() const override;
-  uint32_t context_size() const override { return config_.context_size; }
+  uint32_t context_size() const override { return context_size_; }
   absl::StatusOr<std::unique_ptr<Reply>> Submit(Request request) override;
   FlushOutcome Flush(std::chrono::milliseconds timeout) override;
   EngineStats stats() const override;
@@ -91,15 +92,6 @@ class LocalEngine final : public Engine {
   void Run();
   // The turns of the loop.
   void TakeArrivals();
-  void StartWaiting();
-  void FinishLoads();
-  void DropCancelled();
-  bool GatherStep();
-  void ComputeStep();
-  void TakeResult(const Batch::Part& part, absl::Span<const float> logits);
-  void Settle(Generation& generation);
-  void Count(const Generation& generation);
-  void DropFinished();
   void SettleFlushes();
   void PublishStats();
 
@@ -109,10 +101,8 @@ class LocalEngine final : public Engine {
   const Config config_;
   const Parts parts_;
   const std::shared_ptr<WakeUp> wake_up_;
-  const TokenPos block_tokens_;
-  // Full and latent groups can be resumed anywhere, so blocks may be published
-  // as they fill; other groups only gain from chosen positions.
-  const bool publish_as_it_fills_;
+  // What was asked for, or as much of it as the RAM for blocks holds.
+  const uint32_t context_size_;
 
   mutable Mutex mutex_;
   std::deque<std::unique_ptr<Generation>> arrived_ ABSL_GUARDED_BY(mutex_);
@@ -126,11 +116,8 @@ class LocalEngine final : public Engine {
   CondVar finished_;
 
   // Engine thread only.
-  std::deque<std::unique_ptr<Generation>> waiting_;
-  std::vector<std::unique_ptr<Generation>> running_;
+  Scheduler scheduler_;
   std::vector<std::unique_ptr<FlushCall>> flushes_;
-  Batch batch_;
-  EngineStats counts_;
 
   Mutex stop_mutex_;
   std::optional<FlushOutcome> stopped_ ABSL_GUARDED_BY(stop_mutex_);

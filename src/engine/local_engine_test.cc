@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cache/kv_cache.h"
+#include "testing/engine_harness.h"
 #include "testing/fake_model.h"
 
 namespace everwarm::engine {
@@ -16,18 +17,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr uint32_t kBlock = 16;
-constexpr TokenId kEnd = FakeModel::kVocab - 1;
-// Far beyond what a test needs; a hang fails instead of lasting for ever.
-constexpr milliseconds kPatience{60000};
-
-// Tokens as "t5 "; the last one ends a reply.
-class FakeTokenText final : public TokenText {
- public:
-  std::string Piece(TokenId token) const override {
-    return "t" + std::to_string(token) + " ";
-  }
-  bool IsEndOfGeneration(TokenId token) const override { return token == kEnd; }
-};
 
 // A disk that accepts everything and never finishes anything.
 class StalledTier final : public cache::Tier {
@@ -47,32 +36,8 @@ class StalledTier final : public cache::Tier {
   std::vector<cache::StoreRequest> held_;
 };
 
-struct Outcome {
-  std::string text;
-  std::optional<FinishReason> reason;
-  Usage usage;
-  absl::Status failure;
-};
-
 Outcome ReadAll(Reply& reply) {
-  Outcome outcome;
-  for (;;) {
-    std::optional<ReplyEvent> event = reply.Next(kPatience);
-    if (!event.has_value()) {
-      ADD_FAILURE() << "no event";
-      return outcome;
-    }
-    if (auto* text = std::get_if<TextEvent>(&*event)) {
-      outcome.text += text->text;
-    } else if (auto* finished = std::get_if<FinishedEvent>(&*event)) {
-      outcome.reason = finished->reason;
-      outcome.usage = finished->usage;
-      return outcome;
-    } else {
-      outcome.failure = std::get<FailedEvent>(*event).status;
-      return outcome;
-    }
-  }
+  return CollectOutcome([&] { return reply.Next(kPatience); });
 }
 
 // Model, cache and engine, without a disk unless the test brings one.
@@ -83,22 +48,11 @@ class World {
       : model_(kBlock, window),
         tier_(tier != nullptr ? std::move(tier)
                               : std::make_unique<cache::NullTier>()) {
-    cache::KvCache::Config cache_config;
-    std::vector<BlockGeometry> geometries;
-    cache_config.layout.block_tokens = kBlock;
-    for (const models::ModelGroup& group : model_.groups()) {
-      cache_config.layout.groups.push_back({group.name,
-                                            group.window == 0
-                                                ? cache::GroupKind::kFull
-                                                : cache::GroupKind::kWindow,
-                                            group.window, group.geometry});
-      geometries.push_back(group.geometry);
-    }
-    cache_config.ram_target_bytes = 64 << 20;
-    cache_config.ram_hard_cap_bytes = 64 << 20;
-    pool_ = std::make_unique<cache::BlockPool>(geometries);
+    constexpr uint64_t kRam = 64 << 20;
+    pool_ = std::make_unique<cache::BlockPool>(GeometriesOf(model_));
     cache_ = std::make_unique<cache::KvCache>(
-        cache_config, pool_.get(), tier_.get(), &clock_, NullLogger());
+        CacheConfigFor(model_, kRam, kRam), pool_.get(), tier_.get(), &clock_,
+        NullLogger());
     engine_ = std::make_unique<LocalEngine>(
         config, LocalEngine::Parts{&model_, &text_, cache_.get(), tier_.get(),
                                    &clock_, NullLogger()});
@@ -108,12 +62,7 @@ class World {
   LocalEngine& engine() { return *engine_; }
 
   std::unique_ptr<Reply> Ask(std::vector<TokenId> prompt, uint32_t max_tokens) {
-    Request request;
-    request.prompt = std::move(prompt);
-    request.max_tokens = max_tokens;
-    request.sampling.temperature = 0;
-    request.ignore_eos = true;
-    auto reply = engine_->Submit(std::move(request));
+    auto reply = engine_->Submit(GreedyRequest(std::move(prompt), max_tokens));
     EXPECT_TRUE(reply.ok()) << reply.status();
     return std::move(reply).value();
   }
@@ -132,14 +81,6 @@ class World {
   std::unique_ptr<LocalEngine> engine_;
 };
 
-std::vector<TokenId> Prompt(size_t length, TokenId seed) {
-  std::vector<TokenId> prompt;
-  for (size_t i = 0; i < length; ++i) {
-    prompt.push_back(static_cast<TokenId>((i * 31 + seed) % kEnd));
-  }
-  return prompt;
-}
-
 // The answer of an engine that has never seen anything.
 Outcome Cold(const std::vector<TokenId>& prompt, uint32_t max_tokens,
              uint32_t window) {
@@ -152,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(FullAndWindow, LocalEngineTest,
 
 TEST_P(LocalEngineTest, ACachedPromptGivesTheSameTextAsAColdOne) {
   World world(GetParam());
-  const auto prompt = Prompt(200, 1);
+  const auto prompt = SomePrompt(200, 1);
   const Outcome cold = world.Answer(prompt, 30);
   EXPECT_EQ(cold.usage.reuse.cached, 0u);
   EXPECT_EQ(cold.usage.prompt_tokens, 200u);
@@ -165,18 +106,18 @@ TEST_P(LocalEngineTest, ACachedPromptGivesTheSameTextAsAColdOne) {
 
 TEST_P(LocalEngineTest, EveryCutOfACachedPromptIsAnsweredAsIfCold) {
   World world(GetParam());
-  const auto prompt = Prompt(70, 2);
+  const auto prompt = SomePrompt(70, 2);
   world.Answer(prompt, 20);
   for (size_t cut = 1; cut <= prompt.size(); ++cut) {
     std::vector<TokenId> part(prompt.begin(), prompt.begin() + cut);
-    part.push_back(static_cast<TokenId>(cut % kEnd));
+    part.push_back(static_cast<TokenId>(cut % kEndToken));
     EXPECT_EQ(world.Answer(part, 5).text, Cold(part, 5, GetParam()).text)
         << cut;
   }
 }
 
 TEST_P(LocalEngineTest, ChunksOfThePromptDoNotChangeTheText) {
-  const auto prompt = Prompt(150, 3);
+  const auto prompt = SomePrompt(150, 3);
   const std::string text = Cold(prompt, 20, GetParam()).text;
   for (const uint32_t chunk : {1u, 7u, 16u, 33u}) {
     World world(GetParam(), {.prefill_chunk = chunk});
@@ -185,21 +126,21 @@ TEST_P(LocalEngineTest, ChunksOfThePromptDoNotChangeTheText) {
 }
 
 TEST_P(LocalEngineTest, RepliesAtOnceAreTheSameAsAlone) {
-  World world(GetParam(), {.max_batch = 3, .prefill_chunk_shared = 8});
+  World world(GetParam(), {.max_batch = 3, .prefill_chunk = 24});
   std::vector<std::unique_ptr<Reply>> replies;
   for (TokenId i = 0; i < 7; ++i) {
-    replies.push_back(world.Ask(Prompt(40 + 13 * i, i), 25));
+    replies.push_back(world.Ask(SomePrompt(40 + 13 * i, i), 25));
   }
   for (TokenId i = 0; i < 7; ++i) {
     EXPECT_EQ(ReadAll(*replies[i]).text,
-              Cold(Prompt(40 + 13 * i, i), 25, GetParam()).text)
+              Cold(SomePrompt(40 + 13 * i, i), 25, GetParam()).text)
         << i;
   }
 }
 
 TEST_P(LocalEngineTest, TheNextTurnReusesPromptAndReply) {
   World world(GetParam());
-  std::vector<TokenId> history = Prompt(100, 4);
+  std::vector<TokenId> history = SomePrompt(100, 4);
   const Outcome first = world.Answer(history, 50);
   for (size_t at = 0; at < first.text.size();) {
     size_t used = 0;
@@ -224,16 +165,16 @@ TEST(LocalEngineTest, APromptOfOneTokenIsAnswered) {
 
 TEST(LocalEngineTest, NoTokensWantedStillWarmsTheCache) {
   World world(0);
-  const Outcome none = world.Answer(Prompt(64, 5), 0);
+  const Outcome none = world.Answer(SomePrompt(64, 5), 0);
   EXPECT_EQ(none.text, "");
   EXPECT_EQ(none.reason, FinishReason::kLength);
   EXPECT_EQ(none.usage.completion_tokens, 0u);
-  EXPECT_EQ(world.Answer(Prompt(64, 5), 1).usage.reuse.cached, 63u);
+  EXPECT_EQ(world.Answer(SomePrompt(64, 5), 1).usage.reuse.cached, 63u);
 }
 
 TEST(LocalEngineTest, AReplyEndsWhereTheContextDoes) {
   World world(0, {.context_size = 50});
-  const Outcome outcome = world.Answer(Prompt(40, 6), 1000);
+  const Outcome outcome = world.Answer(SomePrompt(40, 6), 1000);
   EXPECT_EQ(outcome.reason, FinishReason::kLength);
   EXPECT_EQ(outcome.usage.completion_tokens, 10u);
 }
@@ -241,11 +182,11 @@ TEST(LocalEngineTest, AReplyEndsWhereTheContextDoes) {
 TEST(LocalEngineTest, APromptThatDoesNotFitIsRefusedWithBothCounts) {
   World world(0, {.context_size = 50});
   Request request;
-  request.prompt = Prompt(50, 0);
+  request.prompt = SomePrompt(50, 0);
   const auto refused = world.engine().Submit(std::move(request));
   ASSERT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(refused.status().message().find("50 tokens"), std::string::npos);
-  EXPECT_EQ(world.Answer(Prompt(49, 0), 10).usage.completion_tokens, 1u);
+  EXPECT_EQ(world.Answer(SomePrompt(49, 0), 10).usage.completion_tokens, 1u);
 }
 
 TEST(LocalEngineTest, EmptyPromptsAndForeignTokensAreRefused) {
@@ -262,7 +203,7 @@ TEST(LocalEngineTest, EmptyPromptsAndForeignTokensAreRefused) {
 TEST(LocalEngineTest, EndOfGenerationEndsTheReplyWithoutText) {
   World world(0);
   Request request;
-  request.prompt = Prompt(10, 7);
+  request.prompt = SomePrompt(10, 7);
   request.max_tokens = 100000;
   request.sampling.temperature = 5;
   request.sampling.top_k = 0;
@@ -278,9 +219,9 @@ TEST(LocalEngineTest, EndOfGenerationEndsTheReplyWithoutText) {
 
 TEST(LocalEngineTest, AStopStringEndsTheReplyBeforeIt) {
   World world(0);
-  const std::string whole = world.Answer(Prompt(30, 8), 20).text;
+  const std::string whole = world.Answer(SomePrompt(30, 8), 20).text;
   Request request;
-  request.prompt = Prompt(30, 8);
+  request.prompt = SomePrompt(30, 8);
   request.max_tokens = 20;
   request.sampling.temperature = 0;
   request.ignore_eos = true;
@@ -295,42 +236,42 @@ TEST(LocalEngineTest, AStopStringEndsTheReplyBeforeIt) {
 
 TEST(LocalEngineTest, ACancelledReplyEndsAndWhatItComputedIsReused) {
   World world(0);
-  auto reply = world.Ask(Prompt(100, 9), 7000);
+  auto reply = world.Ask(SomePrompt(100, 9), 7000);
   ASSERT_TRUE(reply->Next(kPatience).has_value());
   reply->Cancel();
   EXPECT_EQ(ReadAll(*reply).reason, FinishReason::kCancelled);
-  const Outcome again = world.Answer(Prompt(100, 9), 5);
+  const Outcome again = world.Answer(SomePrompt(100, 9), 5);
   EXPECT_EQ(again.usage.reuse.cached, 99u);
-  EXPECT_EQ(again.text, Cold(Prompt(100, 9), 5, 0).text);
+  EXPECT_EQ(again.text, Cold(SomePrompt(100, 9), 5, 0).text);
 }
 
 TEST(LocalEngineTest, AReaderThatGoesAwayCancelsWaitingAndRunningRequests) {
   World world(0, {.max_batch = 1});
-  auto running = world.Ask(Prompt(20, 1), 7000);
-  auto waiting = world.Ask(Prompt(20, 2), 7000);
+  auto running = world.Ask(SomePrompt(20, 1), 7000);
+  auto waiting = world.Ask(SomePrompt(20, 2), 7000);
   waiting.reset();
   ASSERT_TRUE(running->Next(kPatience).has_value());
   running.reset();
-  EXPECT_EQ(world.Answer(Prompt(20, 3), 3).reason, FinishReason::kLength);
+  EXPECT_EQ(world.Answer(SomePrompt(20, 3), 3).reason, FinishReason::kLength);
   EXPECT_EQ(world.engine().stats().cancelled, 2u);
 }
 
 TEST(LocalEngineTest, AFailedStepFailsItsReplyAndNobodyElse) {
   World world(0);
   world.model().fail_next_step = true;
-  const Outcome failed = world.Answer(Prompt(20, 1), 3);
+  const Outcome failed = world.Answer(SomePrompt(20, 1), 3);
   EXPECT_EQ(failed.failure.code(), absl::StatusCode::kInternal);
-  EXPECT_EQ(world.Answer(Prompt(20, 1), 3).text,
-            Cold(Prompt(20, 1), 3, 0).text);
+  EXPECT_EQ(world.Answer(SomePrompt(20, 1), 3).text,
+            Cold(SomePrompt(20, 1), 3, 0).text);
   EXPECT_EQ(world.engine().stats().failed, 1u);
 }
 
 TEST(LocalEngineTest, TooManyWaitingRequestsAreRefused) {
   World world(0, {.max_batch = 1, .max_waiting = 1});
-  auto running = world.Ask(Prompt(20, 1), 8000);
-  auto waiting = world.Ask(Prompt(20, 2), 8000);
+  auto running = world.Ask(SomePrompt(20, 1), 8000);
+  auto waiting = world.Ask(SomePrompt(20, 2), 8000);
   Request request;
-  request.prompt = Prompt(20, 3);
+  request.prompt = SomePrompt(20, 3);
   EXPECT_EQ(world.engine().Submit(std::move(request)).status().code(),
             absl::StatusCode::kResourceExhausted);
 }
@@ -345,7 +286,7 @@ TEST(LocalEngineTest, RequestsStartInOrderOfArrival) {
   };
   std::vector<std::unique_ptr<Reply>> replies;
   for (TokenId i = 10; i < 15; ++i) {
-    replies.push_back(world.Ask(Prompt(20, i), 3));
+    replies.push_back(world.Ask(SomePrompt(20, i), 3));
   }
   for (auto& reply : replies) {
     ReadAll(*reply);
@@ -355,8 +296,8 @@ TEST(LocalEngineTest, RequestsStartInOrderOfArrival) {
 
 TEST(LocalEngineTest, DecodeGoesOnWhileTheDiskStandsStill) {
   World world(0, {}, std::make_unique<StalledTier>());
-  const Outcome outcome = world.Answer(Prompt(100, 1), 200);
-  EXPECT_EQ(outcome.text, Cold(Prompt(100, 1), 200, 0).text);
+  const Outcome outcome = world.Answer(SomePrompt(100, 1), 200);
+  EXPECT_EQ(outcome.text, Cold(SomePrompt(100, 1), 200, 0).text);
   const FlushOutcome flush = world.engine().Flush(milliseconds(50));
   EXPECT_TRUE(flush.timed_out);
   EXPECT_FALSE(flush.report.durable);
@@ -365,7 +306,7 @@ TEST(LocalEngineTest, DecodeGoesOnWhileTheDiskStandsStill) {
 
 TEST(LocalEngineTest, WithoutATierAFlushSaysSo) {
   World world(0);
-  world.Answer(Prompt(40, 1), 2);
+  world.Answer(SomePrompt(40, 1), 2);
   const FlushOutcome flush = world.engine().Flush(kPatience);
   EXPECT_TRUE(flush.report.no_tier);
   EXPECT_FALSE(flush.report.durable);
@@ -374,18 +315,18 @@ TEST(LocalEngineTest, WithoutATierAFlushSaysSo) {
 
 TEST(LocalEngineTest, StopLetsRunningRepliesFinishAndRefusesNewOnes) {
   World world(0);
-  auto reply = world.Ask(Prompt(20, 1), 100);
+  auto reply = world.Ask(SomePrompt(20, 1), 100);
   world.engine().Stop(kPatience);
   EXPECT_EQ(ReadAll(*reply).reason, FinishReason::kLength);
   Request request;
-  request.prompt = Prompt(20, 1);
+  request.prompt = SomePrompt(20, 1);
   EXPECT_EQ(world.engine().Submit(std::move(request)).status().code(),
             absl::StatusCode::kUnavailable);
 }
 
 TEST(LocalEngineTest, StopCutsRepliesAtTheDeadline) {
   World world(0, {.context_size = 1 << 20});
-  auto reply = world.Ask(Prompt(20, 1), 1 << 20);
+  auto reply = world.Ask(SomePrompt(20, 1), 1 << 20);
   world.engine().Stop(milliseconds(0));
   EXPECT_EQ(ReadAll(*reply).reason, FinishReason::kCancelled);
 }

@@ -24,6 +24,7 @@ Json RequestsJson(const StatsInput& input) {
   return {{"accepted", stats.requests}, {"finished", stats.finished},
           {"failed", stats.failed},     {"cancelled", stats.cancelled},
           {"waiting", stats.waiting},   {"running", stats.running},
+          {"paused", stats.paused},     {"followed", stats.followed},
           {"open", input.open_requests}};
 }
 

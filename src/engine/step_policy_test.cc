@@ -1,0 +1,227 @@
+#include "engine/step_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <random>
+
+#include "engine/shared_prefixes.h"
+#include "engine/step_pacer.h"
+
+namespace everwarm::engine {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::nanoseconds;
+using Counts = std::vector<uint32_t>;
+
+constexpr uint32_t kBlock = 64;
+
+StepCandidate Reply(TokenPos length) { return {true, length, 1}; }
+StepCandidate PromptAt(TokenPos length, uint32_t left) {
+  return {false, length, left};
+}
+Counts Plan(const std::vector<StepCandidate>& candidates, uint32_t limit) {
+  return PlanStep(candidates, {limit, kBlock});
+}
+
+TEST(StepPolicyTest, EveryReplyHasItsTokenWhateverElseThereIs) {
+  EXPECT_EQ(Plan({Reply(10), PromptAt(0, 5000), Reply(900)}, 128),
+            Counts({1, 128, 1}));
+  EXPECT_EQ(Plan({Reply(10), PromptAt(0, 5000), Reply(900)}, 0),
+            Counts({1, 0, 1}));
+  EXPECT_EQ(Plan({}, 100), Counts());
+}
+
+TEST(StepPolicyTest, PromptsAlikeInLengthGoInOrderOfArrival) {
+  EXPECT_EQ(Plan({PromptAt(0, 5000), PromptAt(0, 4500)}, 512),
+            Counts({512, 0}));
+}
+
+TEST(StepPolicyTest, AShortRestGoesFirstAndTheOldestKeepsAQuarter) {
+  EXPECT_EQ(Plan({PromptAt(0, 5000), PromptAt(4000, 20)}, 512),
+            Counts({448, 20}));
+  EXPECT_EQ(Plan({PromptAt(0, 5000), PromptAt(64, 300)}, 128),
+            Counts({32, 64}));
+  EXPECT_EQ(Plan({PromptAt(0, 5000), PromptAt(64, 300)}, 4), Counts({1, 3}));
+  EXPECT_EQ(Plan({PromptAt(0, 5000), PromptAt(64, 300)}, 1), Counts({1, 0}));
+}
+
+TEST(StepPolicyTest, ManyShortRestsShareAStep) {
+  EXPECT_EQ(
+      Plan({PromptAt(4000, 30), PromptAt(4000, 40), PromptAt(4000, 50)}, 512),
+      Counts({30, 40, 50}));
+  // What the second leaves is no use to the third.
+  EXPECT_EQ(
+      Plan({PromptAt(4000, 30), PromptAt(4000, 40), PromptAt(4000, 50)}, 80),
+      Counts({30, 40, 0}));
+}
+
+TEST(StepPolicyTest, PiecesEndWhereBlocksDo) {
+  EXPECT_EQ(Plan({PromptAt(10, 5000)}, 512), Counts({502}));
+  EXPECT_EQ(Plan({PromptAt(51, 5000)}, 17), Counts({13}));
+  EXPECT_EQ(Plan({PromptAt(34, 5000)}, 17), Counts({17}));
+  // The prompt's own end is no block's.
+  EXPECT_EQ(Plan({PromptAt(10, 100)}, 512), Counts({100}));
+}
+
+TEST(StepPolicyTest, NoPieceGoesBeyondTheBorderThatOthersWaitFor) {
+  StepCandidate leader = PromptAt(64, 5000);
+  leader.border = 100;
+  EXPECT_EQ(Plan({leader}, 512), Counts({36}));
+  leader.border = 300;
+  EXPECT_EQ(Plan({leader}, 128), Counts({128}));
+}
+
+TEST(StepPolicyTest, AColdPromptIsDoneAfterFourTimesItsOwnTimeAtMost) {
+  uint32_t left = 4096;
+  TokenPos length = 0;
+  uint32_t steps = 0;
+  while (left > 0) {
+    // There is always a new short prompt.
+    const Counts counts =
+        Plan({PromptAt(length, left), PromptAt(0, 60), PromptAt(0, 60)}, 64);
+    ASSERT_GT(counts[0], 0u);
+    left -= counts[0];
+    length += counts[0];
+    ++steps;
+  }
+  EXPECT_LE(steps, 4 * 4096u / 64);
+}
+
+TEST(StepPolicyTest, NoPlanIsMoreThanTheLimitsAllow) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 5000; ++round) {
+    std::vector<StepCandidate> candidates;
+    for (uint32_t i = random() % 9; i > 0; --i) {
+      const TokenPos length = random() % 1000;
+      candidates.push_back(random() % 3 == 0
+                               ? Reply(length)
+                               : PromptAt(length, 1 + random() % 3000));
+      if (random() % 3 == 0) {
+        candidates.back().border = length + 1 + random() % 200;
+      }
+    }
+    const uint32_t limit = random() % 600;
+    const Counts counts = Plan(candidates, limit);
+    uint32_t prompts = 0;
+    bool any_prompt = false;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (candidates[i].decoding) {
+        EXPECT_EQ(counts[i], 1u);
+        continue;
+      }
+      any_prompt = true;
+      prompts += counts[i];
+      EXPECT_LE(counts[i], candidates[i].left);
+      EXPECT_LE(candidates[i].length + counts[i], candidates[i].border);
+    }
+    EXPECT_LE(prompts, limit);
+    EXPECT_EQ(prompts > 0, any_prompt && limit > 0);
+  }
+}
+
+// A machine on which a step takes that long.
+class Machine {
+ public:
+  Machine(double per_step_us, double per_token_us)
+      : per_step_us_(per_step_us), per_token_us_(per_token_us) {}
+  double Step(StepPacer& pacer, uint32_t replies, uint32_t prompt_tokens) {
+    const double us =
+        (per_step_us_ + per_token_us_ * (replies + prompt_tokens)) *
+        (0.95 + 0.1 * (random_() % 1000) / 1000);
+    pacer.Measured(replies, prompt_tokens,
+                   microseconds(static_cast<int64_t>(us)));
+    return us;
+  }
+
+ private:
+  double per_step_us_;
+  double per_token_us_;
+  std::mt19937 random_{3};
+};
+
+TEST(StepPacerTest, WithoutRepliesAPromptHasTheWholeStep) {
+  StepPacer pacer({3, 512});
+  EXPECT_EQ(pacer.PromptTokens(0), 512u);
+}
+
+TEST(StepPacerTest, RepliesAreMeasuredAloneBeforePromptsGoBesideThem) {
+  StepPacer pacer({3, 512});
+  EXPECT_EQ(pacer.PromptTokens(2), 0u);
+  pacer.Measured(2, 0, microseconds(8000));
+  EXPECT_GT(pacer.PromptTokens(2), 0u);
+  EXPECT_EQ(pacer.PromptTokens(3), 0u);
+}
+
+TEST(StepPacerTest, RepliesKeepTheirPaceAndPromptsGetTheRest) {
+  for (const double slowdown : {1.5, 3.0, 10.0}) {
+    StepPacer pacer({slowdown, 512});
+    Machine machine(6000, 1500);
+    const double alone = 6000 + 1500 * 2;
+    uint32_t computed = 0;
+    std::vector<double> gaps;
+    for (int step = 0; step < 2000; ++step) {
+      const uint32_t tokens = pacer.PromptTokens(2);
+      computed += tokens;
+      gaps.push_back(machine.Step(pacer, 2, tokens) / alone);
+    }
+    std::sort(gaps.begin(), gaps.end());
+    EXPECT_LE(gaps[gaps.size() * 95 / 100], slowdown * 1.02) << slowdown;
+    // At least two thirds of what would just be allowed.
+    const double allowed = 2000 * (slowdown - 1) * alone / 1500;
+    EXPECT_GE(computed, allowed * 2 / 3) << slowdown;
+  }
+}
+
+TEST(StepPacerTest, APromptGetsOnHoweverSlowTheMachine) {
+  StepPacer pacer({1, 512});
+  pacer.Measured(1, 0, microseconds(1000));
+  pacer.Measured(1, 8, microseconds(90000));
+  EXPECT_GE(pacer.PromptTokens(1), 1u);
+  EXPECT_LE(pacer.PromptTokens(1), 8u);
+}
+
+TEST(StepPacerTest, ATimeAloneThatIsOldIsMeasuredAgain) {
+  StepPacer pacer({3, 512});
+  pacer.Measured(1, 0, microseconds(1000));
+  int steps = 0;
+  while (pacer.PromptTokens(1) > 0) {
+    pacer.Measured(1, 8, microseconds(2500));
+    ASSERT_LT(++steps, 1000);
+  }
+  EXPECT_GT(steps, 30);
+  pacer.Measured(1, 0, microseconds(3000));
+  EXPECT_GT(pacer.PromptTokens(1), 0u);
+}
+
+TEST(StepPacerTest, TimesOfNothingDoNotMakeStepsWithoutEnd) {
+  StepPacer pacer({3, 512});
+  pacer.Measured(1, 0, nanoseconds(0));
+  pacer.Measured(1, 8, nanoseconds(0));
+  EXPECT_LE(pacer.PromptTokens(1), 512u);
+}
+
+TEST(SharedPrefixesTest, KnowsHowFarPromptsOfOneNamespaceBeginAlike) {
+  const std::vector<TokenId> a = {1, 2, 3, 4};
+  const std::vector<TokenId> b = {1, 2, 9};
+  const std::vector<TokenId> c = {1, 2};
+  SharedPrefixes prefixes;
+  prefixes.Add(5, a, "x");
+  prefixes.Add(2, b, "x");
+  prefixes.Add(9, c, "x");
+  prefixes.Add(7, a, "y");
+  EXPECT_EQ(prefixes.Common(5, 2), 2u);
+  EXPECT_EQ(prefixes.Common(2, 5), 2u);
+  EXPECT_EQ(prefixes.Common(9, 5), 2u);
+  EXPECT_EQ(prefixes.Common(5, 7), 0u);
+  prefixes.Remove(5);
+  prefixes.Remove(5);
+  prefixes.Add(5, c, "x");
+  EXPECT_EQ(prefixes.Common(5, 9), 2u);
+}
+
+}  // namespace
+}  // namespace everwarm::engine
