@@ -84,12 +84,13 @@ std::string FormatBytes(uint64_t bytes) {
 absl::StatusOr<std::chrono::milliseconds> ParseDuration(std::string_view text) {
   EW_ASSIGN_OR_RETURN(const auto parts, SplitNumber(text));
   const auto& [number, unit] = parts;
-  constexpr std::array<std::pair<std::string_view, double>, 5> kUnits = {{
+  constexpr std::array<std::pair<std::string_view, double>, 6> kUnits = {{
       {"", 1000},
       {"ms", 1},
       {"s", 1000},
       {"m", 60000},
       {"h", 3600000},
+      {"d", 86400000},
   }};
   for (const auto& [name, factor] : kUnits) {
     if (unit == name) {
@@ -103,7 +104,7 @@ absl::StatusOr<std::chrono::milliseconds> ParseDuration(std::string_view text) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("duration '", std::string(text),
-                   "' has an unknown unit; use ms, s, m or h"));
+                   "' has an unknown unit; use ms, s, m, h or d"));
 }
 
 }  // namespace everwarm

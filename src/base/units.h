@@ -22,7 +22,8 @@ absl::StatusOr<uint64_t> ParseBytes(std::string_view text);
 // "1.4 MiB": at most one decimal.
 std::string FormatBytes(uint64_t bytes);
 
-// "300s", "5m", "2h", "250ms", "0". kInvalidArgument names the text otherwise.
+// "300s", "5m", "2h", "30d", "250ms", "0". kInvalidArgument names the text
+// otherwise.
 absl::StatusOr<std::chrono::milliseconds> ParseDuration(std::string_view text);
 
 }  // namespace everwarm

@@ -25,6 +25,7 @@ TEST(UnitsTest, BadSizesNameTheText) {
 TEST(UnitsTest, DurationsAreParsed) {
   EXPECT_EQ(ParseDuration("300s").value().count(), 300000);
   EXPECT_EQ(ParseDuration("5m").value().count(), 300000);
+  EXPECT_EQ(ParseDuration("2d").value(), std::chrono::hours(48));
   EXPECT_EQ(ParseDuration("250ms").value().count(), 250);
   EXPECT_EQ(ParseDuration("2").value().count(), 2000);
   EXPECT_FALSE(ParseDuration("5 parsecs").ok());
