@@ -122,6 +122,7 @@ absl::StatusOr<std::unique_ptr<Vocabulary>> Vocabulary::Load(
   }
   vocabulary->vocab_ = llama_model_get_vocab(vocabulary->model_);
   vocabulary->MeasureStack();
+  vocabulary->MeasurePieces();
   return vocabulary;
 }
 
@@ -138,6 +139,14 @@ void Vocabulary::MeasureStack() {
   const size_t per_byte = reached.ok() ? *reached / kProbeRun : 0;
   constexpr size_t kFlat = 96;
   stack_per_byte_ = per_byte > kFlat ? per_byte * 3 / 2 : 0;
+}
+
+void Vocabulary::MeasurePieces() {
+  for (uint32_t token = 0; token < size(); ++token) {
+    bound_.Add(PieceWithControl(static_cast<TokenId>(token)));
+    // As the vocabulary writes it, which may be longer.
+    bound_.Add(llama_vocab_get_text(vocab_, static_cast<TokenId>(token)));
+  }
 }
 
 absl::StatusOr<std::vector<TokenId>> Vocabulary::Tokenize(

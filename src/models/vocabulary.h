@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/ids.h"
+#include "models/token_bound.h"
 
 struct llama_model;
 struct llama_vocab;
@@ -39,6 +40,11 @@ class Vocabulary {
   absl::StatusOr<std::vector<TokenId>> Tokenize(
       std::string_view text, const TokenizeOptions& options) const;
 
+  // A lower bound for the tokens of a text; fast, whatever the text.
+  uint64_t MinTokens(std::string_view text) const {
+    return bound_.MinTokens(text);
+  }
+
   // The bytes of one token; control tokens give nothing. May end inside a UTF-8
   // sequence.
   std::string Piece(TokenId token) const;
@@ -56,12 +62,14 @@ class Vocabulary {
  private:
   Vocabulary() = default;
   void MeasureStack();
+  void MeasurePieces();
   std::string PieceOf(TokenId token, bool control) const;
 
   llama_model* model_ = nullptr;
   const llama_vocab* vocab_ = nullptr;
   // Stack that tokenizing may take per byte of text; 0: none that matters.
   size_t stack_per_byte_ = 0;
+  TokenBound bound_;
 };
 
 }  // namespace everwarm::models

@@ -80,6 +80,32 @@ TEST_P(VocabularyTest, TextsComeBackAsTheyWere) {
   }
 }
 
+TEST_P(VocabularyTest, NoTextHasFewerTokensThanItsBound) {
+  std::vector<std::string> texts = {
+      Base64Line(3000),         Repeated("<", 3000),
+      Repeated(" ", 3000),      Repeated("\n", 3000),
+      Repeated("\t", 3000),     Repeated("=", 3000),
+      Repeated("\u2581", 3000), Repeated("\U0001F600", 3000),
+      Repeated("\u6f22", 3000), Repeated("\uffff", 3000),
+      Repeated("a b", 3000)};
+  // Also whatever single tokens stand for, over and over.
+  for (uint32_t token = 0; token < vocabulary_->size(); token += 997) {
+    texts.push_back(Repeated(
+        vocabulary_->PieceWithControl(static_cast<TokenId>(token)), 50));
+  }
+  for (const std::string& text : texts) {
+    const auto tokens = vocabulary_->Tokenize(text, {.add_special = false});
+    ASSERT_TRUE(tokens.ok()) << tokens.status();
+    EXPECT_LE(vocabulary_->MinTokens(text), tokens->size())
+        << text.substr(0, 20);
+  }
+}
+
+TEST_P(VocabularyTest, ARunOfOneCharacterShowsThatItIsManyTokens) {
+  // A megabyte of it takes minutes to count.
+  EXPECT_GT(vocabulary_->MinTokens(Repeated("<", 1000000)), 50000u);
+}
+
 TEST_P(VocabularyTest, AnEmptyTextHasNoTokensOfItsOwn) {
   const auto tokens = vocabulary_->Tokenize("", {.add_special = false});
   ASSERT_TRUE(tokens.ok());
