@@ -114,6 +114,7 @@ inline std::vector<BlockGeometry> Geometries(const CacheLayout& layout) {
 struct HarnessOptions {
   uint64_t ram_target_bytes = uint64_t{1} << 30;
   uint64_t ram_hard_cap_bytes = uint64_t{1} << 30;
+  std::chrono::milliseconds demote_idle{0};
 };
 
 // Threads: one.
@@ -150,6 +151,7 @@ class CacheHarness {
     config.layout = layout_;
     config.ram_target_bytes = options_.ram_target_bytes;
     config.ram_hard_cap_bytes = options_.ram_hard_cap_bytes;
+    config.demote_idle = options_.demote_idle;
     cache_ = std::make_unique<KvCache>(config, &pool_, &tier_, &clock_,
                                        NullLogger());
   }

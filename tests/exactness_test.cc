@@ -108,7 +108,7 @@ class Process {
     for (;;) {
       cache_->Poll();
       if (const auto report = cache_->FlushOutcome(ticket)) {
-        EXPECT_TRUE(report->durable);
+        EXPECT_TRUE(report->durable());
         return;
       }
       std::this_thread::yield();

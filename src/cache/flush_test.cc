@@ -13,7 +13,7 @@ TEST(FlushTest, WithNothingDirtyIsDurableAtOnce) {
   CacheHarness h(FullOnly());
   const auto report = h.cache().FlushOutcome(h.cache().BeginFlush());
   ASSERT_TRUE(report.has_value());
-  EXPECT_TRUE(report->durable);
+  EXPECT_TRUE(report->durable());
   EXPECT_EQ(report->entries, 0);
 }
 
@@ -23,7 +23,7 @@ TEST(FlushTest, EndsWhenAllThatWasPublishedIsDurable) {
   const uint64_t ticket = h.cache().BeginFlush();
   EXPECT_EQ(h.cache().FlushOutcome(ticket), std::nullopt);
   const FlushReport now = h.cache().FlushNow(ticket);
-  EXPECT_FALSE(now.durable);
+  EXPECT_FALSE(now.durable());
   EXPECT_EQ(now.pending, 4);
   EXPECT_EQ(now.pending_bytes, 50 * kTokenBytes);
   h.tier().CompleteStores(3);
@@ -33,7 +33,7 @@ TEST(FlushTest, EndsWhenAllThatWasPublishedIsDurable) {
   h.StoreAll();
   const auto report = h.cache().FlushOutcome(ticket);
   ASSERT_TRUE(report.has_value());
-  EXPECT_TRUE(report->durable);
+  EXPECT_TRUE(report->durable());
   EXPECT_EQ(report->flushed, 4);
   EXPECT_EQ(report->pending, 0);
   EXPECT_EQ(report->entries, 4);
@@ -50,7 +50,7 @@ TEST(FlushTest, DoesNotWaitForWhatIsPublishedLater) {
   h.cache().Poll();
   const auto report = h.cache().FlushOutcome(ticket);
   ASSERT_TRUE(report.has_value());
-  EXPECT_TRUE(report->durable);
+  EXPECT_TRUE(report->durable());
 }
 
 TEST(FlushTest, AFailedWriteMakesItNotDurableAndStaysDirty) {
@@ -67,7 +67,7 @@ TEST(FlushTest, AFailedWriteMakesItNotDurableAndStaysDirty) {
   h.cache().Poll();
   const auto report = h.cache().FlushOutcome(ticket);
   ASSERT_TRUE(report.has_value());
-  EXPECT_FALSE(report->durable);
+  EXPECT_FALSE(report->durable());
   EXPECT_EQ(report->failed, 1);
   EXPECT_EQ(report->flushed, 1);
   EXPECT_EQ(report->pending, 0);
@@ -84,7 +84,7 @@ TEST(FlushTest, TriesAtOnceWhatWaitsForItsRetry) {
   const uint64_t ticket = h.cache().BeginFlush();
   EXPECT_EQ(h.tier().stores().size(), 1);
   h.StoreAll();
-  EXPECT_TRUE(h.cache().FlushOutcome(ticket)->durable);
+  EXPECT_TRUE(h.cache().FlushOutcome(ticket)->durable());
 }
 
 TEST(FlushTest, AVersionThatWasReplacedWhileItsWriteRanIsTriedToo) {
@@ -99,7 +99,7 @@ TEST(FlushTest, AVersionThatWasReplacedWhileItsWriteRanIsTriedToo) {
   h.StoreAll();
   const auto report = h.cache().FlushOutcome(ticket);
   ASSERT_TRUE(report.has_value());
-  EXPECT_TRUE(report->durable);
+  EXPECT_TRUE(report->durable());
   EXPECT_EQ(report->longest_durable_prefix, 14);
 }
 
@@ -112,13 +112,13 @@ TEST(FlushTest, ConcurrentFlushesEachGetTheirOutcome) {
   EXPECT_NE(first, second);
   h.tier().CompleteStores(1);
   h.cache().Poll();
-  EXPECT_TRUE(h.cache().FlushOutcome(first)->durable);
+  EXPECT_TRUE(h.cache().FlushOutcome(first)->durable());
   EXPECT_EQ(h.cache().FlushOutcome(second), std::nullopt);
   h.tier().FailStores(absl::UnknownError("io"));
   h.cache().Poll();
   h.tier().FailStores(absl::UnknownError("io"));
   h.cache().Poll();
-  EXPECT_FALSE(h.cache().FlushOutcome(second)->durable);
+  EXPECT_FALSE(h.cache().FlushOutcome(second)->durable());
 }
 
 TEST(FlushTest, BlocksLostDuringItAreDroppedAndLaterMissing) {
@@ -131,18 +131,18 @@ TEST(FlushTest, BlocksLostDuringItAreDroppedAndLaterMissing) {
   h.StoreAll();
   const auto report = h.cache().FlushOutcome(ticket);
   ASSERT_TRUE(report.has_value());
-  EXPECT_FALSE(report->durable);
+  EXPECT_FALSE(report->durable());
   EXPECT_EQ(report->dropped, 1);
   EXPECT_EQ(report->missing, 1);
   // Every later flush says so, until something durable covers it.
   const auto later = h.cache().FlushOutcome(h.cache().BeginFlush());
-  EXPECT_FALSE(later->durable);
+  EXPECT_FALSE(later->durable());
   EXPECT_EQ(later->dropped, 0);
   EXPECT_EQ(later->missing, 1);
   h.Generate(Range(1, 40));
   h.StoreAll();
   const auto covered = h.cache().FlushOutcome(h.cache().BeginFlush());
-  EXPECT_TRUE(covered->durable);
+  EXPECT_TRUE(covered->durable());
   EXPECT_EQ(covered->missing, 0);
 }
 
@@ -155,7 +155,7 @@ TEST(FlushTest, ALostTailIsCoveredByALongerOne) {
   h.tier().set_max_pending_stores(10);
   h.Generate(Range(1, 16));
   h.StoreAll();
-  EXPECT_TRUE(h.cache().FlushOutcome(h.cache().BeginFlush())->durable);
+  EXPECT_TRUE(h.cache().FlushOutcome(h.cache().BeginFlush())->durable());
 }
 
 // DUR-9.
@@ -166,7 +166,7 @@ TEST(FlushTest, WhatTheTiersCapEvictedDoesNotMakeItFail) {
   h.tier().Drop(h.tier().disk().begin()->first);
   h.cache().Poll();
   const auto report = h.cache().FlushOutcome(h.cache().BeginFlush());
-  EXPECT_TRUE(report->durable);
+  EXPECT_TRUE(report->durable());
   EXPECT_EQ(report->entries, 3);
 }
 

@@ -44,7 +44,7 @@ class FlushTracker {
   void Forget(uint64_t ticket) { tickets_.erase(ticket); }
 
   // The counts of a flush so far; of nothing for an unknown ticket. Fills in
-  // all but durable, no_tier, entries and longest_durable_prefix.
+  // all but no_tier, entries and longest_durable_prefix.
   FlushReport Report(uint64_t ticket, const BlockPool& pool) const;
 
  private:

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "cache/adoption.h"
+#include "cache/durability.h"
 #include "cache/flush_tracker.h"
 #include "cache/loads.h"
 #include "cache/parts.h"
@@ -83,6 +84,9 @@ absl::Status KvCache::Config::Validate() const {
   if (store_retry.count() < 0) {
     return absl::InvalidArgumentError("store_retry is negative");
   }
+  if (demote_idle.count() < 0) {
+    return absl::InvalidArgumentError("demote_idle is negative");
+  }
   return absl::OkStatus();
 }
 
@@ -95,7 +99,9 @@ struct KvCache::Impl final : SequenceOwner {
         adoption(parts, tree, copies),
         flushes(tree),
         stores(parts, {config.store_retry}, tree, copies, adoption, flushes),
-        retention(parts, {config.ram_target_bytes, config.ram_hard_cap_bytes},
+        retention(parts,
+                  {config.ram_target_bytes, config.ram_hard_cap_bytes,
+                   config.demote_idle},
                   tree, stores, flushes),
         loads(parts, tree),
         taking(parts, tree, copies, loads, retention) {}
@@ -164,9 +170,6 @@ struct KvCache::Impl final : SequenceOwner {
   FlushReport Report(uint64_t ticket) {
     FlushReport report = flushes.Report(ticket, *parts.pool);
     report.no_tier = !parts.tier_enabled;
-    report.durable = !report.no_tier && report.pending == 0 &&
-                     report.failed == 0 && report.dropped == 0 &&
-                     report.missing == 0;
     report.entries = copies.size();
     report.longest_durable_prefix = LongestPrefix();
     return report;
@@ -184,6 +187,7 @@ struct KvCache::Impl final : SequenceOwner {
   Taking taking;
   absl::flat_hash_set<SequenceState*> open;
   uint64_t tail_copies = 0;
+  uint64_t publications = 0;
   TokenPos longest = 0;
   uint64_t longest_version = 0;
   Clock::Monotonic longest_at{};
@@ -291,6 +295,7 @@ void KvCache::Append(Sequence& handle, absl::Span<const TokenId> tokens) {
 void KvCache::Publish(Sequence& handle) {
   PublishSequence(handle.state_->sequence, impl_->tree, impl_->retention,
                   impl_->stores);
+  ++impl_->publications;
   impl_->stores.Pump();
 }
 
@@ -301,6 +306,7 @@ void KvCache::Poll() {
   impl_->stores.QueueDue();
   impl_->stores.Pump();
   impl_->retention.MakeRoom(0);
+  impl_->retention.DemoteIdle();
 }
 
 uint64_t KvCache::BeginFlush() {
@@ -320,6 +326,22 @@ std::optional<FlushReport> KvCache::FlushOutcome(uint64_t ticket) {
 }
 
 FlushReport KvCache::FlushNow(uint64_t ticket) { return impl_->Report(ticket); }
+
+void KvCache::ForgetFlush(uint64_t ticket) { impl_->flushes.Forget(ticket); }
+
+uint64_t KvCache::publications() const { return impl_->publications; }
+
+void KvCache::WriteNewestFirst() {
+  impl_->stores.QueueFailed();
+  impl_->retention.QueueNewestFirst();
+}
+
+PrefixDurability KvCache::DurabilityOf(absl::Span<const TokenId> tokens,
+                                       std::string_view name_space) const {
+  return cache::DurabilityOf(impl_->tree, impl_->parts.layout,
+                             RootId(impl_->config.fingerprint, name_space),
+                             tokens, impl_->parts.clock->Now());
+}
 
 void KvCache::DemoteAll() { impl_->retention.DemoteAll(); }
 
@@ -346,6 +368,7 @@ CacheStats KvCache::stats() const {
   stats.lost_blocks = impl.retention.counters().lost;
   stats.tail_copies = impl.tail_copies;
   stats.longest_durable_prefix = impl.longest;
+  stats.durable_tokens = impl.copies.tokens();
   return stats;
 }
 

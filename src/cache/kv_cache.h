@@ -78,8 +78,6 @@ class Sequence {
 
 // What a flush can say for itself; DUR-6 of the design's contract.
 struct FlushReport {
-  // All that was published before the flush is durable.
-  bool durable = false;
   uint64_t flushed = 0;  // blocks made durable during the flush
   uint64_t pending = 0;  // blocks still on their way
   uint64_t pending_bytes = 0;
@@ -90,6 +88,21 @@ struct FlushReport {
   TokenPos longest_durable_prefix = 0;
   // No tier is configured: nothing can be durable.
   bool no_tier = false;
+
+  // All that was published before the flush is durable.
+  bool durable() const {
+    return !no_tier && pending == 0 && failed == 0 && dropped == 0 &&
+           missing == 0;
+  }
+};
+
+// How far a conversation would be there after a power loss.
+struct PrefixDurability {
+  // The greatest position from which it could go on.
+  TokenPos tokens = 0;
+  // A write of one of its blocks is on its way. A failed one that waits for its
+  // retry is not.
+  bool pending = false;
 };
 
 struct CacheStats {
@@ -110,6 +123,8 @@ struct CacheStats {
   uint64_t lost_blocks = 0;     // left RAM, not durable
   uint64_t tail_copies = 0;
   TokenPos longest_durable_prefix = 0;
+  // Of all conversations; what they share counts once.
+  uint64_t durable_tokens = 0;
 };
 
 class KvCache {
@@ -127,6 +142,8 @@ class KvCache {
     uint64_t ram_hard_cap_bytes = 0;
     // A failed write is tried again after this.
     std::chrono::milliseconds store_retry{5000};
+    // Durable blocks that nobody has used for so long leave RAM. 0: never.
+    std::chrono::milliseconds demote_idle{0};
     absl::Status Validate() const;
   };
 
@@ -184,6 +201,19 @@ class KvCache {
   std::optional<FlushReport> FlushOutcome(uint64_t ticket);
   // What a flush would say now (for one that a deadline cuts short).
   FlushReport FlushNow(uint64_t ticket);
+  // Nobody will ask for the outcome any more.
+  void ForgetFlush(uint64_t ticket);
+  // Calls of Publish() so far. While it stays, one flush covers what another
+  // would.
+  uint64_t publications() const;
+  // What waits to be written, also for a retry, goes next, and in this order:
+  // the most recently used conversation first, each from its start. For a stop
+  // that may not have the time for all.
+  void WriteNewestFirst();
+
+  // Of what was published of these tokens. A walk down the path.
+  PrefixDurability DurabilityOf(absl::Span<const TokenId> tokens,
+                                std::string_view name_space) const;
 
   // Drops everything that nobody uses and that is durable from RAM.
   void DemoteAll();

@@ -262,7 +262,7 @@ class Driver {
     const auto report = harness_.cache().FlushOutcome(ticket);
     ASSERT_TRUE(report.has_value());
     EXPECT_EQ(report->failed, 0);
-    EXPECT_EQ(report->durable, report->missing == 0 && report->dropped == 0);
+    EXPECT_EQ(report->durable(), report->missing == 0 && report->dropped == 0);
     std::vector<Published> all;
     for (const Live& live : live_) {
       const absl::Span<const TokenId> tokens = live.sequence->tokens();

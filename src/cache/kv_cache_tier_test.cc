@@ -164,7 +164,7 @@ TEST(KvCacheStoreTest, ABeginningThatTwoNodesShareIsStoredOnce) {
   h.StoreAll();
   EXPECT_TRUE(h.tier().problems().empty());
   EXPECT_EQ(h.cache().stats().dirty_blocks, 0);
-  EXPECT_TRUE(h.cache().FlushOutcome(h.cache().BeginFlush())->durable);
+  EXPECT_TRUE(h.cache().FlushOutcome(h.cache().BeginFlush())->durable());
 }
 
 TEST(KvCacheStoreTest, WhatTheTierDroppedIsNotRewrittenUntilItIsUsed) {

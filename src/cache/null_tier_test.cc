@@ -66,7 +66,7 @@ TEST_F(NullTierTest, AFlushSaysThatThereIsNoTier) {
   const auto report = cache->FlushOutcome(cache->BeginFlush());
   ASSERT_TRUE(report.has_value());
   EXPECT_TRUE(report->no_tier);
-  EXPECT_FALSE(report->durable);
+  EXPECT_FALSE(report->durable());
   EXPECT_EQ(report->pending, 0);
 }
 

@@ -9,6 +9,8 @@ namespace {
 // A search that found nothing is repeated after this, in case shares were given
 // back by somebody who does not say so (a writer).
 constexpr std::chrono::milliseconds kSearchAgain{20};
+// How often idle copies are looked for: leaving this much later is no harm.
+constexpr std::chrono::milliseconds kLookForIdle{1000};
 
 }  // namespace
 
@@ -21,6 +23,7 @@ void Retention::Attach(Residency& residency, BlockRef block, uint32_t tokens) {
     residency.ram_place = std::prev(order_.end());
   }
   CountShares(block, 1);
+  residency.used_at = parts_.clock->Now();
   residency.ram = std::move(block);
   residency.ram_tokens = tokens;
   flushes_.OnPresent(residency, tokens);
@@ -30,6 +33,7 @@ void Retention::Attach(Residency& residency, BlockRef block, uint32_t tokens) {
 void Retention::Touch(Residency& residency) {
   if (residency.ram) {
     order_.splice(order_.end(), order_, residency.ram_place);
+    residency.used_at = parts_.clock->Now();
   }
 }
 
@@ -48,6 +52,31 @@ void Retention::MakeRoom(size_t incoming_bytes) {
 }
 
 void Retention::DemoteAll() { DropUntil(0, 1, Drop::kDurable); }
+
+void Retention::DemoteIdle() {
+  const Clock::Monotonic now = parts_.clock->Now();
+  if (options_.demote_idle.count() == 0 ||
+      now - idle_searched_at_ < kLookForIdle) {
+    return;
+  }
+  idle_searched_at_ = now;
+  for (auto it = order_.begin(); it != order_.end();) {
+    Residency& residency = **it++;
+    if (now - residency.used_at < options_.demote_idle) {
+      return;
+    }
+    if (MayDrop(residency, Drop::kDurable)) {
+      DropCopy(residency);
+      changed_ = true;
+    }
+  }
+}
+
+void Retention::QueueNewestFirst() {
+  for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
+    stores_.PutLast(**it);
+  }
+}
 
 void Retention::DropUntil(uint64_t limit, size_t incoming_bytes, Drop what) {
   for (auto it = order_.begin(); it != order_.end();) {

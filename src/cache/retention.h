@@ -8,6 +8,7 @@
 #ifndef EVERWARM_CACHE_RETENTION_H_
 #define EVERWARM_CACHE_RETENTION_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -23,6 +24,8 @@ class Retention {
   struct Options {
     uint64_t target_bytes = 0;
     uint64_t hard_cap_bytes = 0;
+    // 0: copies do not leave for being idle.
+    std::chrono::milliseconds demote_idle{0};
   };
   struct Counters {
     uint64_t demoted = 0;
@@ -47,6 +50,12 @@ class Retention {
   void MakeRoom(size_t incoming_bytes);
   // Drops all that nobody uses and that is durable.
   void DemoteAll();
+  // Drops what is durable and was not used for long. Cheap; for every turn.
+  void DemoteIdle();
+  // What is queued to be written goes in the order of use, newest first. As
+  // whoever touches a path touches its root last, parents stay before their
+  // children.
+  void QueueNewestFirst();
   // Shares were given back, or something became durable: a search that found
   // nothing may find something now.
   void NoteChange() { changed_ = true; }
@@ -76,6 +85,7 @@ class Retention {
   Counters counters_;
   bool changed_ = true;
   Clock::Monotonic searched_at_{};
+  Clock::Monotonic idle_searched_at_{};
 };
 
 }  // namespace everwarm::cache

@@ -44,6 +44,12 @@ void Stores::Forget(Residency& residency) {
   }
 }
 
+void Stores::PutLast(Residency& residency) {
+  if (residency.store == StoreState::kQueued) {
+    queued_.splice(queued_.end(), queued_, residency.store_place);
+  }
+}
+
 void Stores::Pump() {
   while (!queued_.empty()) {
     Residency& residency = *queued_.front();
@@ -98,10 +104,14 @@ void Stores::QueueDue() {
   }
 }
 
-void Stores::QueueAll(uint64_t ticket) {
+void Stores::QueueFailed() {
   while (!waiting_.empty()) {
     Move(*waiting_.front(), StoreState::kQueued);
   }
+}
+
+void Stores::QueueAll(uint64_t ticket) {
+  QueueFailed();
   for (Residency* residency : running_) {
     flushes_.Await(ticket, *residency);
   }
@@ -140,14 +150,10 @@ void Stores::OnFailed(const BlockKey& key, const absl::Status& status) {
 }
 
 void Stores::Fail(Residency& residency, const absl::Status& status) {
-  // A full disk fails every write: the first of a row is logged, and then each
-  // time the count doubles.
-  ++failures_;
-  if ((failures_ & (failures_ - 1)) == 0) {
-    parts_.logger->warn(
-        "a block of group {} at position {} was not stored ({} so far): {}",
-        residency.group, residency.node->start, failures_, status.ToString());
-  }
+  // The tier says it to people, once for many.
+  parts_.logger->debug(
+      "the block of group {} at position {} was not stored: {}",
+      residency.group, residency.node->start, status.ToString());
   residency.retry_at = parts_.clock->Now() + options_.retry;
   const bool again = flushes_.OnFailed(residency);
   Move(residency, again ? StoreState::kQueued : StoreState::kWaiting);

@@ -43,10 +43,15 @@ class Stores {
   // Requires: no write of it runs.
   void Forget(Residency& residency);
 
+  // Behind all else that is queued. Nothing unless it is queued itself.
+  void PutLast(Residency& residency);
+
   // Hands what is queued to the tier, as far as it takes it.
   void Pump();
   // Queues what failed long enough ago.
   void QueueDue();
+  // Queues what failed, however short ago.
+  void QueueFailed();
   // Queues what failed, and lets a flush wait for all that is not durable.
   void QueueAll(uint64_t ticket);
 
@@ -77,7 +82,6 @@ class Stores {
   // In the order in which they are due.
   ResidencyList waiting_;
   absl::flat_hash_map<BlockKey, Residency*> running_by_key_;
-  uint64_t failures_ = 0;
 };
 
 }  // namespace everwarm::cache

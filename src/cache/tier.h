@@ -101,6 +101,9 @@ struct TierStats {
   uint64_t failed_loads = 0;
   uint64_t evicted = 0;
   uint64_t damaged = 0;
+  // Read again only to look for damage.
+  uint64_t scrubbed = 0;
+  uint64_t scrubbed_bytes = 0;
 };
 
 // Threads: all calls from the engine thread, except stats() from any.

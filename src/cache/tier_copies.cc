@@ -7,6 +7,24 @@
 #include "cache/resume.h"
 
 namespace everwarm::cache {
+namespace {
+
+uint32_t DurableTokens(const Node& node) {
+  uint32_t most = 0;
+  for (const Residency& residency : node.groups) {
+    most = std::max(most, residency.tier_tokens);
+  }
+  return most;
+}
+
+}  // namespace
+
+void TierCopies::SetTokens(Residency& residency, uint32_t tokens) {
+  const uint32_t before = DurableTokens(*residency.node);
+  residency.tier_tokens = tokens;
+  tokens_ += DurableTokens(*residency.node);
+  tokens_ -= before;
+}
 
 void TierCopies::Add(Residency& residency, uint32_t tokens) {
   Node* const node = residency.node;
@@ -21,7 +39,7 @@ void TierCopies::Add(Residency& residency, uint32_t tokens) {
   }
   ++version_;
   copies_[key] = &residency;
-  residency.tier_tokens = tokens;
+  SetTokens(residency, tokens);
   if (before > 0) {
     const BlockKey shorter = tree_.Key(node, residency.group, before);
     copies_.erase(shorter);
@@ -36,7 +54,7 @@ Residency* TierCopies::Drop(const BlockKey& key) {
   }
   ++version_;
   Residency* const residency = found->second;
-  residency->tier_tokens = 0;
+  SetTokens(*residency, 0);
   copies_.erase(found);
   return residency;
 }

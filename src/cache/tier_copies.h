@@ -35,15 +35,22 @@ class TierCopies {
   Residency* Find(const BlockKey& key) const;
 
   size_t size() const { return copies_.size(); }
+  // Of all nodes, those that at least one group has. Groups share a node's
+  // tokens: they count once.
+  uint64_t tokens() const { return tokens_; }
 
   // Changes whenever a copy comes or goes.
   uint64_t version() const { return version_; }
 
  private:
+  // Sets the residency's count, and keeps tokens_ right.
+  void SetTokens(Residency& residency, uint32_t tokens);
+
   const Parts& parts_;
   TokenTree& tree_;
   absl::flat_hash_map<BlockKey, Residency*> copies_;
   uint64_t version_ = 0;
+  uint64_t tokens_ = 0;
 };
 
 // The greatest resume point over all paths when only durable copies count.

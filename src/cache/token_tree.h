@@ -63,6 +63,8 @@ struct Residency {
   ResidencyList::iterator store_place;
   ResidencyList::iterator missing_place;
   Clock::Monotonic retry_at{};
+  // Of the RAM copy.
+  Clock::Monotonic used_at{};
 
   bool durable() const { return tier_tokens > 0 && tier_tokens >= ram_tokens; }
   bool empty() const {
