@@ -54,6 +54,10 @@ class FakeEngine final : public engine::Engine {
     MutexLock lock(mutex_);
     flush_outcome_ = outcome;
   }
+  void SetDrainOutcome(engine::DrainOutcome outcome) {
+    MutexLock lock(mutex_);
+    drain_outcome_ = outcome;
+  }
   void SetStats(engine::EngineStats stats) {
     MutexLock lock(mutex_);
     stats_ = stats;
@@ -101,6 +105,10 @@ class FakeEngine final : public engine::Engine {
   engine::FlushOutcome Flush(std::chrono::milliseconds) override {
     MutexLock lock(mutex_);
     return flush_outcome_;
+  }
+  engine::DrainOutcome Drain(std::chrono::milliseconds) override {
+    MutexLock lock(mutex_);
+    return drain_outcome_;
   }
   engine::EngineStats stats() const override {
     MutexLock lock(mutex_);
@@ -185,6 +193,7 @@ class FakeEngine final : public engine::Engine {
   FakeReplyScript script_ ABSL_GUARDED_BY(mutex_);
   absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
   engine::FlushOutcome flush_outcome_ ABSL_GUARDED_BY(mutex_);
+  engine::DrainOutcome drain_outcome_ ABSL_GUARDED_BY(mutex_);
   engine::EngineStats stats_ ABSL_GUARDED_BY(mutex_);
   std::vector<engine::Request> requests_ ABSL_GUARDED_BY(mutex_);
   uint32_t cancelled_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -49,6 +49,9 @@ struct Request {
   // text.
   std::vector<std::string> stops;
   bool ignore_eos = false;
+  // The last event waits so long at most until all that was computed is
+  // durable. 0: it does not wait.
+  std::chrono::milliseconds wait_durable{0};
 };
 
 enum class FinishReason {
@@ -61,6 +64,10 @@ struct Usage {
   uint32_t prompt_tokens = 0;
   uint32_t completion_tokens = 0;
   cache::Reuse reuse;
+  // How much of the conversation, from its start, was durable when the reply
+  // ended. The last generated token is never computed, so at most prompt_tokens
+  // + completion_tokens - 1.
+  uint32_t durable_tokens = 0;
   std::chrono::nanoseconds queued{0};   // waiting for its turn
   std::chrono::nanoseconds restore{0};  // waiting for the tier
   std::chrono::nanoseconds prefill{0};  // computing the prompt
@@ -119,6 +126,20 @@ struct FlushOutcome {
   std::chrono::milliseconds elapsed{0};
   // The deadline came first; the report says what is still pending.
   bool timed_out = false;
+
+  // All that was published before is durable.
+  bool succeeded() const { return report.durable() && !timed_out; }
+  // Nothing is lost that could have been kept: without a tier there is nowhere
+  // to keep it.
+  bool nothing_lost() const { return succeeded() || report.no_tier; }
+};
+
+struct DrainOutcome {
+  FlushOutcome flush;
+  // Those that left RAM for it.
+  uint64_t demoted_blocks = 0;
+  // Of all slots that are in use afterwards.
+  uint64_t ram_used_bytes = 0;
 };
 
 class Engine {
@@ -139,14 +160,20 @@ class Engine {
   // Makes what was published durable. Concurrent callers are welcome.
   virtual FlushOutcome Flush(std::chrono::milliseconds timeout) = 0;
 
+  // Flushes, and drops from RAM all that is durable and not in use. Nothing is
+  // lost by it, and replies go on.
+  virtual DrainOutcome Drain(std::chrono::milliseconds timeout) = 0;
+
   virtual EngineStats stats() const = 0;
 
   // Cuts all running and waiting replies short, within a step, and those to
-  // come. For a stop that is in a hurry.
+  // come; flushes get a few seconds more. For a stop that is in a hurry.
   virtual void CancelAll() = 0;
 
   // Refuses new requests, lets running and waiting ones finish until the
-  // deadline, then cancels them, publishes and flushes. Idempotent.
+  // deadline, then cancels them, publishes and flushes, the newest conversation
+  // first. Idempotent. The flush has what is left of the time, and never less
+  // than ten seconds.
   virtual FlushOutcome Stop(std::chrono::milliseconds deadline) = 0;
 };
 

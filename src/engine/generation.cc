@@ -109,7 +109,6 @@ void Generation::Finish(FinishReason reason) {
   phase_ = Phase::kFinished;
   reason_ = reason;
   channel_->SendText(stream_.Finish());
-  channel_->SendLast(FinishedEvent{reason, usage_});
 }
 
 void Generation::Fail(absl::Status status) {

@@ -28,7 +28,7 @@ class Generation {
     kLoading,    // for blocks from the tier
     kPrefill,    // more is left to compute than the last token
     kDecode,     // one token a step
-    kFinished,   // its last event has been sent
+    kFinished,   // nothing more is computed
   };
 
   Generation(Request request, std::shared_ptr<ReplyChannel> channel,
@@ -38,6 +38,7 @@ class Generation {
   bool cancelled() const { return channel_->cancelled(); }
   const Request& request() const { return request_; }
   const Usage& usage() const { return usage_; }
+  const std::shared_ptr<ReplyChannel>& channel() const { return channel_; }
   cache::Sequence* sequence() { return sequence_.get(); }
 
   // kWaiting -> kFollowing.
@@ -74,6 +75,8 @@ class Generation {
   // Samples, and sends text. May finish.
   void TakeLogits(absl::Span<const float> logits, uint32_t context_size);
 
+  // Sends the rest of the text. The last event is the scheduler's to send
+  // (reply_endings.h): it says what became of the blocks.
   void Finish(FinishReason reason);
   void Fail(absl::Status status);
   // How it ended; nothing while it runs, or when it failed.

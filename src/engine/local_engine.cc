@@ -16,8 +16,10 @@ using std::chrono::milliseconds;
 // How long the idle engine sleeps when nobody wakes it: failed writes are tried
 // again and budgets kept at this pace.
 constexpr milliseconds kIdleTick{1000};
-// The same while somebody waits for a flush.
+// The same while somebody waits for the disk.
 constexpr milliseconds kFlushTick{20};
+// What a flush gets at a stop, whatever became of the time.
+constexpr milliseconds kStopFlush{10000};
 Scheduler::Config SchedulerConfig(const LocalEngine::Config& config,
                                   uint32_t context_size) {
   return {context_size,
@@ -69,7 +71,8 @@ LocalEngine::LocalEngine(const Config& config, Parts parts)
       context_size_(Scheduler::FittingContext(
           *parts_.cache, config_.context_size, config_.prefill_chunk)),
       scheduler_(SchedulerConfig(config_, context_size_),
-                 {parts_.model, parts_.cache, parts_.clock, parts_.logger}) {
+                 {parts_.model, parts_.cache, parts_.clock, parts_.logger}),
+      flushes_(parts_.cache, parts_.clock) {
   if (context_size_ < config_.context_size) {
     parts_.logger->warn(
         "the RAM for blocks holds {} tokens of one request: the context is cut "
@@ -144,25 +147,27 @@ absl::StatusOr<std::unique_ptr<Reply>> LocalEngine::Submit(Request request) {
       std::move(channel), [wake_up = wake_up_] { wake_up->Notify(); });
 }
 
-std::future<FlushOutcome> LocalEngine::StartFlush(milliseconds timeout) {
-  auto call = std::make_unique<FlushCall>();
-  call->began = parts_.clock->Now();
-  call->deadline = call->began + timeout;
-  std::future<FlushOutcome> outcome = call->outcome.get_future();
+DrainOutcome LocalEngine::RunFlush(FlushRuns::Call call, milliseconds timeout) {
+  call.began = parts_.clock->Now();
+  call.deadline = call.began + timeout;
+  std::future<DrainOutcome> outcome = call.outcome.get_future();
   {
     MutexLock lock(mutex_);
     if (quit_) {
-      call->outcome.set_value(FlushOutcome{.timed_out = true});
-      return outcome;
+      return {.flush = {.timed_out = true}};
     }
     arrived_flushes_.push_back(std::move(call));
   }
   wake_up_->Notify();
-  return outcome;
+  return outcome.get();
 }
 
 FlushOutcome LocalEngine::Flush(milliseconds timeout) {
-  return StartFlush(timeout).get();
+  return RunFlush({}, timeout).flush;
+}
+
+DrainOutcome LocalEngine::Drain(milliseconds timeout) {
+  return RunFlush({.demote = true}, timeout);
 }
 
 EngineStats LocalEngine::stats() const {
@@ -177,6 +182,10 @@ EngineStats LocalEngine::stats() const {
 
 void LocalEngine::CancelAll() {
   cancel_all_.store(true);
+  {
+    MutexLock lock(mutex_);
+    hurried_at_ = hurried_at_.value_or(parts_.clock->Now());
+  }
   wake_up_->Notify();
 }
 
@@ -196,7 +205,9 @@ FlushOutcome LocalEngine::Stop(milliseconds deadline) {
       }
       finished_.WaitFor(mutex_, left);
     }
-    CancelAll();
+    // Only what is still running: a flush keeps its time.
+    cancel_all_.store(true);
+    wake_up_->Notify();
     // A cancelled reply ends within one step.
     while (unfinished_ > 0) {
       finished_.WaitFor(mutex_, milliseconds(100));
@@ -206,7 +217,7 @@ FlushOutcome LocalEngine::Stop(milliseconds deadline) {
   const auto left = std::chrono::duration_cast<milliseconds>(
       end - std::chrono::steady_clock::now());
   const FlushOutcome outcome =
-      StartFlush(std::max(left, milliseconds(10000))).get();
+      RunFlush({.newest_first = true}, std::max(left, kStopFlush)).flush;
   {
     MutexLock lock(mutex_);
     quit_ = true;
@@ -222,7 +233,7 @@ void LocalEngine::Run() {
     parts_.cache->Poll();
     scheduler_.DropCancelled(cancel_all_.load());
     const bool computing = scheduler_.Step();
-    SettleFlushes();
+    SettleWaits();
     PublishStats();
     bool quit = false;
     {
@@ -230,10 +241,12 @@ void LocalEngine::Run() {
       quit = quit_ && arrived_.empty() && arrived_flushes_.empty();
     }
     if (quit && scheduler_.idle() && flushes_.empty()) {
+      scheduler_.endings().SendAll();
       return;
     }
     if (!computing) {
-      wake_up_->Wait(flushes_.empty() ? kIdleTick : kFlushTick);
+      const bool patient = flushes_.empty() && scheduler_.endings().empty();
+      wake_up_->Wait(patient ? kIdleTick : kFlushTick);
     }
   }
 }
@@ -244,33 +257,26 @@ void LocalEngine::TakeArrivals() {
     scheduler_.Add(std::move(arrived_.front()));
     arrived_.pop_front();
   }
-  for (std::unique_ptr<FlushCall>& call : arrived_flushes_) {
-    flushes_.push_back(std::move(call));
+  for (FlushRuns::Call& call : arrived_flushes_) {
+    flushes_.Add(std::move(call));
   }
   arrived_flushes_.clear();
 }
 
-void LocalEngine::SettleFlushes() {
-  for (auto& call : flushes_) {
-    if (call->ticket == 0) {
-      call->ticket = parts_.cache->BeginFlush();
+void LocalEngine::SettleWaits() {
+  std::optional<Clock::Monotonic> latest;
+  {
+    MutexLock lock(mutex_);
+    if (hurried_at_.has_value()) {
+      latest = *hurried_at_ + kStopFlush;
     }
-    const auto now = parts_.clock->Now();
-    FlushOutcome outcome;
-    outcome.elapsed =
-        std::chrono::duration_cast<milliseconds>(now - call->began);
-    if (auto report = parts_.cache->FlushOutcome(call->ticket)) {
-      outcome.report = *report;
-    } else if (now >= call->deadline) {
-      outcome.report = parts_.cache->FlushNow(call->ticket);
-      outcome.timed_out = true;
-    } else {
-      continue;
-    }
-    call->outcome.set_value(outcome);
-    call.reset();
   }
-  std::erase(flushes_, nullptr);
+  flushes_.Settle(latest);
+  if (latest.has_value()) {
+    scheduler_.endings().SendAll();
+  } else {
+    scheduler_.endings().Settle();
+  }
 }
 
 void LocalEngine::PublishStats() {

@@ -8,8 +8,8 @@
 
 #include <atomic>
 #include <deque>
-#include <future>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -20,6 +20,7 @@
 #include "cache/kv_cache.h"
 #include "cache/tier.h"
 #include "engine/engine.h"
+#include "engine/flush_runs.h"
 #include "engine/generation.h"
 #include "engine/scheduler.h"
 #include "engine/token_text.h"
@@ -77,26 +78,22 @@ class LocalEngine final : public Engine {
   uint32_t context_size() const override { return context_size_; }
   absl::StatusOr<std::unique_ptr<Reply>> Submit(Request request) override;
   FlushOutcome Flush(std::chrono::milliseconds timeout) override;
+  DrainOutcome Drain(std::chrono::milliseconds timeout) override;
   EngineStats stats() const override;
   void CancelAll() override;
   FlushOutcome Stop(std::chrono::milliseconds deadline) override;
 
  private:
-  struct FlushCall {
-    Clock::Monotonic began;
-    Clock::Monotonic deadline;
-    uint64_t ticket = 0;
-    std::promise<FlushOutcome> outcome;
-  };
-
   void Run();
   // The turns of the loop.
   void TakeArrivals();
-  void SettleFlushes();
+  void SettleWaits();
   void PublishStats();
 
   absl::Status CheckRequest(const Request& request) const;
-  std::future<FlushOutcome> StartFlush(std::chrono::milliseconds timeout);
+  // Flushes with the demote and newest_first of `call`.
+  DrainOutcome RunFlush(FlushRuns::Call call,
+                        std::chrono::milliseconds timeout);
 
   const Config config_;
   const Parts parts_;
@@ -106,18 +103,19 @@ class LocalEngine final : public Engine {
 
   mutable Mutex mutex_;
   std::deque<std::unique_ptr<Generation>> arrived_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<FlushCall>> arrived_flushes_
-      ABSL_GUARDED_BY(mutex_);
+  std::vector<FlushRuns::Call> arrived_flushes_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool quit_ ABSL_GUARDED_BY(mutex_) = false;
   EngineStats stats_ ABSL_GUARDED_BY(mutex_);
   uint32_t unfinished_ ABSL_GUARDED_BY(mutex_) = 0;
+  // When CancelAll() was first called.
+  std::optional<Clock::Monotonic> hurried_at_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> cancel_all_{false};
   CondVar finished_;
 
   // Engine thread only.
   Scheduler scheduler_;
-  std::vector<std::unique_ptr<FlushCall>> flushes_;
+  FlushRuns flushes_;
 
   Mutex stop_mutex_;
   std::optional<FlushOutcome> stopped_ ABSL_GUARDED_BY(stop_mutex_);

@@ -36,6 +36,26 @@ class StalledTier final : public cache::Tier {
   std::vector<cache::StoreRequest> held_;
 };
 
+// A disk that is done at once.
+class PromptTier final : public cache::Tier {
+ public:
+  absl::Status Store(cache::StoreRequest request) override {
+    events_.push_back(cache::StoredEvent{request.identity.key, 1});
+    return absl::OkStatus();
+  }
+  void Load(cache::LoadRequest) override {}
+  void Remove(const BlockKey&) override {}
+  void Touch(absl::Span<const BlockKey>) override {}
+  std::vector<cache::TierEvent> TakeEvents() override {
+    return std::exchange(events_, {});
+  }
+  void SetWakeUp(std::function<void()>) override {}
+  cache::TierStats stats() const override { return {.enabled = true}; }
+
+ private:
+  std::vector<cache::TierEvent> events_;
+};
+
 Outcome ReadAll(Reply& reply) {
   return CollectOutcome([&] { return reply.Next(kPatience); });
 }
@@ -300,8 +320,45 @@ TEST(LocalEngineTest, DecodeGoesOnWhileTheDiskStandsStill) {
   EXPECT_EQ(outcome.text, Cold(SomePrompt(100, 1), 200, 0).text);
   const FlushOutcome flush = world.engine().Flush(milliseconds(50));
   EXPECT_TRUE(flush.timed_out);
-  EXPECT_FALSE(flush.report.durable);
+  EXPECT_FALSE(flush.report.durable());
   EXPECT_GT(flush.report.pending, 0u);
+}
+
+TEST_P(LocalEngineTest, AReplyThatWaitsEndsWhenAllItComputedIsDurable) {
+  World world(GetParam(), {}, std::make_unique<PromptTier>());
+  Request request;
+  request.prompt = SomePrompt(100, 1);
+  request.max_tokens = 30;
+  request.sampling.temperature = 0;
+  request.ignore_eos = true;
+  request.wait_durable = kPatience;
+  auto reply = world.engine().Submit(std::move(request));
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(ReadAll(**reply).usage.durable_tokens, 129u);
+}
+
+TEST(LocalEngineTest, AReplyDoesNotWaitForADiskThatStandsStillForEver) {
+  World world(0, {}, std::make_unique<StalledTier>());
+  Request request;
+  request.prompt = SomePrompt(100, 1);
+  request.max_tokens = 3;
+  request.ignore_eos = true;
+  request.wait_durable = milliseconds(30);
+  auto reply = world.engine().Submit(std::move(request));
+  ASSERT_TRUE(reply.ok());
+  const Outcome outcome = ReadAll(**reply);
+  EXPECT_EQ(outcome.reason, FinishReason::kLength);
+  EXPECT_EQ(outcome.usage.durable_tokens, 0u);
+}
+
+TEST(LocalEngineTest, ADrainEmptiesRamWhileTheServerGoesOn) {
+  World world(0, {}, std::make_unique<PromptTier>());
+  world.Answer(SomePrompt(100, 1), 20);
+  const DrainOutcome drained = world.engine().Drain(kPatience);
+  EXPECT_TRUE(drained.flush.succeeded());
+  EXPECT_EQ(drained.demoted_blocks, 8u);
+  EXPECT_EQ(drained.ram_used_bytes, 0u);
+  EXPECT_FALSE(world.Answer(SomePrompt(50, 2), 5).text.empty());
 }
 
 TEST(LocalEngineTest, WithoutATierAFlushSaysSo) {
@@ -309,7 +366,7 @@ TEST(LocalEngineTest, WithoutATierAFlushSaysSo) {
   world.Answer(SomePrompt(40, 1), 2);
   const FlushOutcome flush = world.engine().Flush(kPatience);
   EXPECT_TRUE(flush.report.no_tier);
-  EXPECT_FALSE(flush.report.durable);
+  EXPECT_FALSE(flush.report.durable());
   EXPECT_FALSE(flush.timed_out);
 }
 

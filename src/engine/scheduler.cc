@@ -43,6 +43,7 @@ Scheduler::Scheduler(const Config& config, Parts parts)
       parts_(std::move(parts)),
       block_tokens_(parts_.model->groups().front().geometry.block_tokens()),
       publish_as_it_fills_(ResumesAnywhere(*parts_.model)),
+      endings_(parts_.cache, parts_.clock),
       pacer_(config.pace) {}
 
 uint32_t Scheduler::FittingContext(const cache::KvCache& cache,
@@ -76,7 +77,7 @@ void Scheduler::DropCancelled(bool all) {
       return false;
     }
     entry.generation->Finish(FinishReason::kCancelled);
-    Count(*entry.generation);
+    End(*entry.generation, {});
     return true;
   });
 }
@@ -388,13 +389,29 @@ bool Scheduler::ShouldPublish(const Generation& generation, bool prefill,
 
 void Scheduler::Settle(Generation& generation) {
   cache::Sequence* sequence = generation.sequence();
+  std::vector<TokenId> tokens;
   // Whatever was computed is right, also when the request was cancelled.
   if (sequence != nullptr && sequence->ready() && sequence->length() > 0) {
     parts_.cache->Publish(*sequence);
+    tokens.assign(sequence->tokens().begin(), sequence->tokens().end());
   }
   generation.ReleaseSequence();
-  Count(generation);
+  End(generation, std::move(tokens));
   crowded_ = false;
+}
+
+void Scheduler::End(const Generation& generation, std::vector<TokenId> tokens) {
+  Count(generation);
+  if (generation.reason().has_value()) {
+    const bool cancelled = *generation.reason() == FinishReason::kCancelled;
+    endings_.Add({.channel = generation.channel(),
+                  .event = {*generation.reason(), generation.usage()},
+                  .tokens = std::move(tokens),
+                  .name_space = generation.request().name_space,
+                  .wait_durable = cancelled
+                                      ? std::chrono::milliseconds(0)
+                                      : generation.request().wait_durable});
+  }
 }
 
 void Scheduler::Count(const Generation& generation) {

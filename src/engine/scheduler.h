@@ -32,6 +32,7 @@
 #include "cache/kv_cache.h"
 #include "engine/batch.h"
 #include "engine/generation.h"
+#include "engine/reply_endings.h"
 #include "engine/shared_prefixes.h"
 #include "engine/step_pacer.h"
 #include "models/model.h"
@@ -86,6 +87,8 @@ class Scheduler {
   size_t running() const { return running_.size(); }
   bool idle() const { return waiting_.empty() && running_.empty(); }
   const Counts& counts() const { return counts_; }
+  // Those whose tokens are all computed.
+  ReplyEndings& endings() { return endings_; }
 
  private:
   struct Following {
@@ -117,8 +120,10 @@ class Scheduler {
   void TakeResult(const Batch::Part& part, absl::Span<const float> logits);
   bool ShouldPublish(const Generation& generation, bool prefill,
                      bool prompt_done) const;
-  // It has sent its last event: publishes, and gives its blocks back.
+  // It is over: publishes, gives its blocks back, and ends its reply.
   void Settle(Generation& generation);
+  // Of `tokens` it says how much is durable.
+  void End(const Generation& generation, std::vector<TokenId> tokens);
   void Count(const Generation& generation);
   // Takes those that finished or were paused out of running_.
   void SortOut();
@@ -138,6 +143,7 @@ class Scheduler {
   // Somebody was paused, and nobody has ended since.
   bool crowded_ = false;
 
+  ReplyEndings endings_;
   StepPacer pacer_;
   Batch batch_;
   // The last step: when it began and what it was, until the next one begins.

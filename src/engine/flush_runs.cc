@@ -1,0 +1,94 @@
+#include "engine/flush_runs.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace everwarm::engine {
+
+void FlushRuns::Begin() {
+  const bool joins = ticket_ != 0 && cache_.publications() == publications_;
+  if (next_.empty() || (ticket_ != 0 && !joins)) {
+    return;
+  }
+  if (std::any_of(next_.begin(), next_.end(),
+                  [](const Call& call) { return call.newest_first; })) {
+    cache_.WriteNewestFirst();
+  }
+  if (!joins) {
+    publications_ = cache_.publications();
+    ticket_ = cache_.BeginFlush();
+  }
+  std::move(next_.begin(), next_.end(), std::back_inserter(running_));
+  next_.clear();
+}
+
+void FlushRuns::Settle(std::optional<Clock::Monotonic> latest) {
+  Begin();
+  while (ticket_ != 0) {
+    const std::optional<cache::FlushReport> report =
+        cache_.FlushOutcome(ticket_);
+    if (!report.has_value()) {
+      break;
+    }
+    for (Call& call : running_) {
+      Answer(call, *report, false);
+    }
+    running_.clear();
+    ticket_ = 0;
+    Begin();
+  }
+  const Clock::Monotonic now = clock_.Now();
+  std::vector<Call> late = TakeLate(running_, now, latest);
+  for (Call& call : late) {
+    Answer(call, cache_.FlushNow(ticket_), true);
+  }
+  late = TakeLate(next_, now, latest);
+  if (!late.empty()) {
+    // What these ask about is more than what the run that they waited for knows
+    // of.
+    const uint64_t ticket = cache_.BeginFlush();
+    const cache::FlushReport report = cache_.FlushNow(ticket);
+    cache_.ForgetFlush(ticket);
+    for (Call& call : late) {
+      Answer(call, report, true);
+    }
+  }
+  if (running_.empty() && ticket_ != 0) {
+    cache_.ForgetFlush(ticket_);
+    ticket_ = 0;
+    Begin();
+  }
+}
+
+std::vector<FlushRuns::Call> FlushRuns::TakeLate(
+    std::vector<Call>& calls, Clock::Monotonic now,
+    std::optional<Clock::Monotonic> latest) {
+  const auto first_late =
+      std::stable_partition(calls.begin(), calls.end(), [&](const Call& call) {
+        return now < std::min(call.deadline, latest.value_or(call.deadline));
+      });
+  std::vector<Call> late(std::make_move_iterator(first_late),
+                         std::make_move_iterator(calls.end()));
+  calls.erase(first_late, calls.end());
+  return late;
+}
+
+void FlushRuns::Answer(Call& call, const cache::FlushReport& report,
+                       bool timed_out) {
+  DrainOutcome outcome;
+  outcome.flush.report = report;
+  outcome.flush.timed_out = timed_out;
+  if (call.demote) {
+    const uint64_t before = cache_.stats().demoted_blocks;
+    cache_.DemoteAll();
+    const cache::CacheStats after = cache_.stats();
+    outcome.demoted_blocks = after.demoted_blocks - before;
+    outcome.ram_used_bytes = after.ram_used_bytes;
+  }
+  outcome.flush.elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(
+      clock_.Now() - call.began);
+  call.outcome.set_value(outcome);
+}
+
+}  // namespace everwarm::engine

@@ -1,0 +1,63 @@
+// Flushes that callers wait for, shared by all who ask for the same thing.
+//
+// One run at a time. Who asks while it runs joins it, unless something was
+// published since it began; those share the next one.
+//
+// Threads: the engine's; outcomes are promises for any.
+#ifndef EVERWARM_ENGINE_FLUSH_RUNS_H_
+#define EVERWARM_ENGINE_FLUSH_RUNS_H_
+
+#include <cstdint>
+#include <future>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "cache/kv_cache.h"
+#include "engine/engine.h"
+
+namespace everwarm::engine {
+
+class FlushRuns {
+ public:
+  struct Call {
+    Clock::Monotonic began;
+    Clock::Monotonic deadline;
+    // What is durable then leaves RAM.
+    bool demote = false;
+    // There may not be the time for all of it.
+    bool newest_first = false;
+    std::promise<DrainOutcome> outcome;
+  };
+
+  // Both outlive this object.
+  FlushRuns(cache::KvCache* cache, const Clock* clock)
+      : cache_(*cache), clock_(*clock) {}
+
+  void Add(Call call) { next_.push_back(std::move(call)); }
+  // Begins what may begin, and answers what has ended or is out of time; with
+  // `latest` nobody waits longer than until then.
+  void Settle(std::optional<Clock::Monotonic> latest);
+
+  bool empty() const { return running_.empty() && next_.empty(); }
+
+ private:
+  void Begin();
+  // Of those who still wait, the rest is answered with what there is now.
+  static std::vector<Call> TakeLate(std::vector<Call>& calls,
+                                    Clock::Monotonic now,
+                                    std::optional<Clock::Monotonic> latest);
+  void Answer(Call& call, const cache::FlushReport& report, bool timed_out);
+
+  cache::KvCache& cache_;
+  const Clock& clock_;
+  std::vector<Call> running_;
+  std::vector<Call> next_;
+  // Of the run; 0: none.
+  uint64_t ticket_ = 0;
+  uint64_t publications_ = 0;
+};
+
+}  // namespace everwarm::engine
+
+#endif  // EVERWARM_ENGINE_FLUSH_RUNS_H_
