@@ -15,7 +15,8 @@ Routes AdminEndpoints::routes() {
   };
   return {{"GET", "/health", to(&AdminEndpoints::Health)},
           {"GET", "/stats", to(&AdminEndpoints::Stats)},
-          {"POST", "/admin/cache/flush", to(&AdminEndpoints::Flush)}};
+          {"POST", "/admin/cache/flush", to(&AdminEndpoints::Flush)},
+          {"POST", "/admin/drain", to(&AdminEndpoints::Drain)}};
 }
 
 void AdminEndpoints::Health(const httplib::Request&,
@@ -51,7 +52,18 @@ void AdminEndpoints::Flush(const httplib::Request&,
     return;
   }
   const engine::FlushOutcome outcome = service_->engine().Flush(flush_timeout_);
-  SetJson(response, FlushSucceeded(outcome) ? 200 : 503, FlushJson(outcome));
+  SetJson(response, outcome.succeeded() ? 200 : 503, FlushJson(outcome));
+}
+
+void AdminEndpoints::Drain(const httplib::Request&,
+                           httplib::Response& response) {
+  const absl::StatusOr<GenerationGate::Pass> pass = service_->Enter();
+  if (!pass.ok()) {
+    SetError(response, RefusalError(pass.status()));
+    return;
+  }
+  const engine::DrainOutcome outcome = service_->engine().Drain(flush_timeout_);
+  SetJson(response, outcome.flush.succeeded() ? 200 : 503, DrainJson(outcome));
 }
 
 }  // namespace everwarm::server

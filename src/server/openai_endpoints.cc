@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/collected_reply.h"
+#include "server/request_headers.h"
 #include "server/sse.h"
 
 namespace everwarm::server {
@@ -108,6 +109,7 @@ void OpenAiEndpoints::Complete(CompletionKind kind,
     SetError(response, RefusalError(pass.status()));
     return;
   }
+  ApplyHeaders(request, *service_, prepared->request);
   absl::StatusOr<std::unique_ptr<engine::Reply>> reply =
       service_->engine().Submit(std::move(prepared->request));
   if (!reply.ok()) {

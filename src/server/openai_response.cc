@@ -64,6 +64,7 @@ Json UsageJson(const engine::Usage& usage) {
        {{"cached_from_ram", usage.reuse.ram},
         {"cached_from_ssd", usage.reuse.tier},
         {"matched_tokens", usage.reuse.matched},
+        {"durable_tokens", usage.durable_tokens},
         {"queued_ms", Milliseconds(usage.queued)},
         {"restore_ms", Milliseconds(usage.restore)},
         {"prefill_ms", Milliseconds(usage.prefill)},

@@ -280,11 +280,13 @@ void Server::SetReady(engine::Engine* engine, const TextFront* text_front) {
   impl_->service.SetReady(engine, text_front);
 }
 
+void Server::BeginStop() { impl_->service.gate().Close(); }
+
 void Server::Stop(std::chrono::milliseconds drain) {
   if (!impl_->thread.joinable()) {
     return;
   }
-  impl_->service.gate().Close();
+  BeginStop();
   if (!impl_->service.gate().WaitUntilEmpty(drain)) {
     impl_->logger->warn("{} open requests are cut off",
                         impl_->service.gate().open());

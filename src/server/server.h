@@ -51,7 +51,11 @@ class Server {
     // Requests that run, wait for the engine, or flush; more are answered 429.
     // Fewer than http_threads, so that /health always finds a thread.
     uint32_t max_open_requests = 48;
+    // Of a flush and of a drain.
     std::chrono::milliseconds flush_timeout{120000};
+    // How long the end of a reply waits when the request says
+    // "X-Everwarm-Wait-Durable: 1".
+    std::chrono::milliseconds durable_wait{30000};
 
     absl::Status Validate() const;
   };
@@ -74,8 +78,12 @@ class Server {
   // Requests reach the engine from now on.
   void SetReady(engine::Engine* engine, const TextFront* text_front);
 
-  // Refuses new requests, lets open ones finish for `drain`, then cuts them
-  // off. Idempotent. An engine that is stopped first makes them finish sooner.
+  // Refuses new requests from now on; /health says so. Open ones go on. Any
+  // thread.
+  void BeginStop();
+
+  // As BeginStop(); lets open requests finish for `drain`, then cuts them off.
+  // Idempotent. An engine that is stopped first makes them finish sooner.
   void Stop(std::chrono::milliseconds drain);
 
  private:

@@ -263,29 +263,5 @@ TEST_F(ServerTest, StatisticsAreTheEngines) {
   EXPECT_EQ(answer.json()["requests"]["accepted"], 42);
 }
 
-TEST_F(ServerTest, AFlushIs200OnlyWhenAllIsDurable) {
-  engine::FlushOutcome outcome;
-  outcome.report.durable = true;
-  outcome.report.entries = 3;
-  engine_.SetFlushOutcome(outcome);
-  Start();
-  const Answer good = Post("/admin/cache/flush", "");
-  EXPECT_EQ(good.status, 200);
-  EXPECT_EQ(good.json()["durable"], true);
-  EXPECT_EQ(good.json()["entries"], 3);
-  outcome.report.failed = 2;
-  engine_.SetFlushOutcome(outcome);
-  const Answer bad = Post("/admin/cache/flush", "{}");
-  EXPECT_EQ(bad.status, 503);
-  EXPECT_EQ(bad.json()["durable"], false);
-  EXPECT_EQ(bad.json()["failed"], 2);
-  outcome = {};
-  outcome.report.no_tier = true;
-  engine_.SetFlushOutcome(outcome);
-  const Answer off = Post("/admin/cache/flush", "");
-  EXPECT_EQ(off.status, 503);
-  EXPECT_FALSE(off.json()["reason"].get<std::string>().empty());
-}
-
 }  // namespace
 }  // namespace everwarm::server

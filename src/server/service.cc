@@ -33,6 +33,7 @@ Service::Service(const Server::Config& config, const Clock* clock,
       logger_(std::move(logger)),
       started_(clock->Now()),
       created_(UnixSeconds(clock->WallNow())),
+      durable_wait_(config.durable_wait),
       gate_(config.max_open_requests),
       model_id_(config.model_id),
       run_id_(RandomHex()) {}

@@ -47,6 +47,8 @@ class Service {
   const TextFront& text_front() const { return *text_front_; }
   const std::string& model_id() const { return model_id_; }
 
+  // How long the end of a reply waits at most, where it is asked to.
+  std::chrono::milliseconds durable_wait() const { return durable_wait_; }
   const Clock& clock() const { return *clock_; }
   spdlog::logger& logger() const { return *logger_; }
   std::chrono::seconds uptime() const;
@@ -65,6 +67,7 @@ class Service {
   const Logger logger_;
   const Clock::Monotonic started_;
   const int64_t created_;
+  const std::chrono::milliseconds durable_wait_;
   GenerationGate gate_;
   std::atomic<bool> cut_off_{false};
 

@@ -56,7 +56,9 @@ Json SsdJson(const cache::TierStats& stats) {
           {"loaded_bytes", stats.loaded_bytes},
           {"failed_loads", stats.failed_loads},
           {"evicted", stats.evicted},
-          {"damaged", stats.damaged}};
+          {"damaged", stats.damaged},
+          {"scrubbed", stats.scrubbed},
+          {"scrubbed_bytes", stats.scrubbed_bytes}};
 }
 
 const char* FailureReason(const engine::FlushOutcome& outcome) {
@@ -97,21 +99,15 @@ Json StatsJson(const StatsInput& input) {
             {"tokens_asked", cache.tokens_asked},
             {"tokens_from_ram", cache.tokens_from_ram},
             {"tokens_from_ssd", cache.tokens_from_tier},
+            {"durable_tokens", cache.durable_tokens},
             {"longest_durable_prefix_tokens", cache.longest_durable_prefix}}},
           {"ram_cache", RamJson(cache)},
           {"ssd_cache", SsdJson(input.engine.tier)}};
 }
 
-bool FlushSucceeded(const engine::FlushOutcome& outcome) {
-  const cache::FlushReport& report = outcome.report;
-  return report.durable && !report.no_tier && !outcome.timed_out &&
-         report.pending == 0 && report.failed == 0 && report.dropped == 0 &&
-         report.missing == 0;
-}
-
 Json FlushJson(const engine::FlushOutcome& outcome) {
   const cache::FlushReport& report = outcome.report;
-  const bool succeeded = FlushSucceeded(outcome);
+  const bool succeeded = outcome.succeeded();
   Json json = {{"durable", succeeded},
                {"pending", report.pending},
                {"pending_bytes", report.pending_bytes},
@@ -126,6 +122,13 @@ Json FlushJson(const engine::FlushOutcome& outcome) {
   if (!succeeded) {
     json["reason"] = FailureReason(outcome);
   }
+  return json;
+}
+
+Json DrainJson(const engine::DrainOutcome& outcome) {
+  Json json = FlushJson(outcome.flush);
+  json["demoted_blocks"] = outcome.demoted_blocks;
+  json["ram_used_bytes"] = outcome.ram_used_bytes;
   return json;
 }
 

@@ -25,12 +25,9 @@ struct StatsInput {
 
 Json StatsJson(const StatsInput& input);
 
-// Everything that was published is on the disk, and nothing was lost on the
-// way.
-bool FlushSucceeded(const engine::FlushOutcome& outcome);
-
 // The evidence; "reason" is there when it did not succeed.
 Json FlushJson(const engine::FlushOutcome& outcome);
+Json DrainJson(const engine::DrainOutcome& outcome);
 
 }  // namespace everwarm::server
 

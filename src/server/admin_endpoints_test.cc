@@ -1,0 +1,125 @@
+// Health, flush, drain, and replies that wait until they are durable.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "testing/server_harness.h"
+
+namespace everwarm::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+using AdminEndpointsTest = ServerFixture;
+
+TEST_F(AdminEndpointsTest, AFlushIs200OnlyWhenAllIsDurable) {
+  engine::FlushOutcome outcome;
+  outcome.report.entries = 3;
+  engine_.SetFlushOutcome(outcome);
+  Start();
+  const Answer good = Post("/admin/cache/flush", "");
+  EXPECT_EQ(good.status, 200);
+  EXPECT_EQ(good.json()["durable"], true);
+  EXPECT_EQ(good.json()["entries"], 3);
+  outcome.report.failed = 2;
+  engine_.SetFlushOutcome(outcome);
+  const Answer bad = Post("/admin/cache/flush", "{}");
+  EXPECT_EQ(bad.status, 503);
+  EXPECT_EQ(bad.json()["durable"], false);
+  EXPECT_EQ(bad.json()["failed"], 2);
+  outcome = {};
+  outcome.report.no_tier = true;
+  engine_.SetFlushOutcome(outcome);
+  const Answer off = Post("/admin/cache/flush", "");
+  EXPECT_EQ(off.status, 503);
+  EXPECT_FALSE(off.json()["reason"].get<std::string>().empty());
+}
+
+TEST_F(AdminEndpointsTest, ADrainShowsTheFlushAndWhatLeftRam) {
+  engine::DrainOutcome outcome;
+  outcome.flush.report.flushed = 3;
+  outcome.demoted_blocks = 7;
+  outcome.ram_used_bytes = 4096;
+  engine_.SetDrainOutcome(outcome);
+  Start();
+  const Answer good = Post("/admin/drain", "");
+  EXPECT_EQ(good.status, 200);
+  EXPECT_EQ(good.json()["durable"], true);
+  EXPECT_EQ(good.json()["flushed"], 3);
+  EXPECT_EQ(good.json()["demoted_blocks"], 7);
+  EXPECT_EQ(good.json()["ram_used_bytes"], 4096);
+  outcome.flush.report.pending = 1;
+  outcome.flush.timed_out = true;
+  engine_.SetDrainOutcome(outcome);
+  const Answer bad = Post("/admin/drain", "");
+  EXPECT_EQ(bad.status, 503);
+  EXPECT_EQ(bad.json()["demoted_blocks"], 7);
+  ExpectError(Get("/admin/drain"), 405);
+  ExpectAlive();
+}
+
+TEST_F(AdminEndpointsTest, HealthSaysStoppingWhileOpenRepliesGoOn) {
+  engine_.SetScript({.pieces = {"a"}, .endless = true});
+  Start();
+  Answer cut;
+  std::thread reader([&] { cut = Chat(); });
+  ASSERT_TRUE(engine_.WaitForRequests(1, kPatience));
+  server_->BeginStop();
+  const Answer health = Get("/health");
+  EXPECT_EQ(health.status, 503);
+  EXPECT_EQ(health.json()["status"], "stopping");
+  for (const Answer& refused :
+       {Chat(), Chat(R"(,"stream":true)"), Post("/admin/cache/flush", ""),
+        Post("/admin/drain", "")}) {
+    ExpectError(refused, 503, "stopping");
+    EXPECT_TRUE(refused.HasHeader("Retry-After"));
+  }
+  // The one that runs has not been touched; statistics still answer.
+  EXPECT_EQ(Get("/stats").json()["requests"]["open"], 1);
+  EXPECT_FALSE(engine_.WaitForCancelled(1, milliseconds(0)));
+  server_->Stop(milliseconds(1));
+  reader.join();
+  ExpectError(cut, 503, "stopping");
+}
+
+TEST_F(AdminEndpointsTest, AStopWhileTheModelIsLoadedIsSeenToo) {
+  StartLoading();
+  server_->BeginStop();
+  EXPECT_EQ(Get("/health").json()["status"], "stopping");
+}
+
+TEST_F(AdminEndpointsTest, AReplyWaitsUntilItIsDurableWhenTheRequestSaysSo) {
+  FakeReplyScript script = {.pieces = {"a"}};
+  script.usage.durable_tokens = 17;
+  engine_.SetScript(script);
+  Server::Config config = AnyPort();
+  config.durable_wait = milliseconds(4321);
+  Start(config);
+  const auto ask = [&](const httplib::Headers& headers, const char* stream) {
+    const Answer answer =
+        Post("/v1/completions",
+             std::string(R"({"prompt":"a","stream":)") + stream +
+                 R"(,"stream_options":{"include_usage":true}})",
+             headers);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_NE(answer.body.find("\"durable_tokens\":17"), std::string::npos)
+        << answer.body;
+    return engine_.last_request().wait_durable;
+  };
+  for (const char* stream : {"false", "true"}) {
+    EXPECT_EQ(ask({}, stream), milliseconds(0));
+    EXPECT_EQ(ask({{"x-everwarm-wait-durable", "1"}}, stream),
+              milliseconds(4321));
+    EXPECT_EQ(ask({{"X-Everwarm-Wait-Durable", "0"}}, stream), milliseconds(0));
+  }
+  EXPECT_EQ(Post("/v1/chat/completions",
+                 R"({"messages":[{"role":"user","content":"hi"}]})",
+                 {{"X-Everwarm-Wait-Durable", "1"}})
+                .status,
+            200);
+  EXPECT_EQ(engine_.last_request().wait_durable, milliseconds(4321));
+}
+
+}  // namespace
+}  // namespace everwarm::server
