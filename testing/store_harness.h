@@ -95,7 +95,7 @@ class StoreHarness {
   absl::Status Open() {
     store.reset();
     absl::StatusOr<OpenedStore> opened = BlockStore::Open(
-        options, {&env, &clock, &writers, &readers, NullLogger()});
+        options, {&env, &clock, &writers, &readers, logger, &scrubbers});
     if (!opened.ok()) {
       return opened.status();
     }
@@ -194,6 +194,8 @@ class StoreHarness {
   FaultEnv env{&clock};
   ManualExecutor writers;
   ManualExecutor readers;
+  ManualExecutor scrubbers;
+  Logger logger = NullLogger();
   cache::BlockPool pool;
   StoreOptions options;
   std::unique_ptr<BlockStore> store;

@@ -169,34 +169,9 @@ void BlockReader::Finish(Job& job, const absl::Status& status) {
 absl::Status BlockReader::GiveUp(const Job& job, const absl::Status& status) {
   const FileId id{kOwnDir, job.request.identity.key};
   const std::string path = state_->PathOf(id);
-  // A directory, a FIFO or another version under the entry's name will not get
-  // better either.
-  const bool damaged =
-      absl::IsDataLoss(status) || absl::IsFailedPrecondition(status);
-  uint64_t bytes = 0;
-  bool current = false;
-  {
-    MutexLock lock(state_->mutex);
-    const IndexEntry* entry = state_->index.Find(id);
-    current = entry != nullptr && entry->generation == job.generation;
-    if (current) {
-      bytes = entry->bytes;
-      state_->index.Remove(id);
-      if (absl::IsNotFound(status)) {
-        state_->index.Settle(bytes);
-      } else if (!damaged) {
-        state_->index.Settle(bytes);
-        state_->index.AddLoose({path, bytes, state_->parts.clock->WallNow()});
-      } else {
-        ++state_->counters.damaged;
-      }
-    }
-  }
-  if (current && damaged) {
-    writer_->QueueRemoval(id, bytes, status);
-  }
+  writer_->GiveUp(id, job.generation, status);
   state_->parts.logger->warn("cannot load {}: {}", path, status.ToString());
-  if (damaged) {
+  if (IsDamage(status)) {
     return absl::DataLossError(status.message());
   }
   return absl::IsNotFound(status) ? status

@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "store/block_reader.h"
 #include "store/block_writer.h"
+#include "store/scrubber.h"
 #include "store/store_scan.h"
 #include "store/store_state.h"
 
@@ -26,7 +27,8 @@ absl::StatusOr<OpenedStore> BlockStore::Open(StoreOptions options,
 BlockStore::BlockStore(std::shared_ptr<StoreState> state)
     : state_(std::move(state)),
       writer_(std::make_shared<BlockWriter>(state_)),
-      reader_(std::make_shared<BlockReader>(state_, writer_)) {}
+      reader_(std::make_shared<BlockReader>(state_, writer_)),
+      scrubber_(std::make_shared<Scrubber>(state_, writer_)) {}
 
 BlockStore::~BlockStore() {
   {
@@ -122,6 +124,8 @@ void BlockStore::SetWakeUp(std::function<void()> wake_up) {
   MutexLock lock(state_->mutex);
   state_->wake_up = std::move(wake_up);
 }
+
+void BlockStore::Tick() { scrubber_->Tick(); }
 
 cache::TierStats BlockStore::stats() const {
   cache::TierStats stats;

@@ -31,6 +31,7 @@ namespace everwarm::store {
 
 class BlockReader;
 class BlockWriter;
+class Scrubber;
 struct OpenedStore;
 struct StoreState;
 
@@ -53,12 +54,17 @@ class BlockStore final : public cache::Tier {
   void SetWakeUp(std::function<void()> wake_up) override;
   cache::TierStats stats() const override;
 
+  // Any thread. What is done at its own pace, beside all else: to be called
+  // about twice a second.
+  void Tick();
+
  private:
   explicit BlockStore(std::shared_ptr<StoreState> state);
 
   const std::shared_ptr<StoreState> state_;
   const std::shared_ptr<BlockWriter> writer_;
   const std::shared_ptr<BlockReader> reader_;
+  const std::shared_ptr<Scrubber> scrubber_;
 };
 
 struct OpenedStore {

@@ -9,11 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "store/block_file.h"
+#include "store/directory_layout.h"
 
 namespace everwarm::store {
 namespace {
-
-constexpr char kTempPrefix[] = "tmp-";
 
 // Beyond a file's own bytes: what the file system may add to it and to the
 // directory (an extent block, a directory block).
@@ -21,14 +20,12 @@ constexpr uint64_t kMetadataBytes = 8192;
 
 }  // namespace
 
-bool IsTempName(std::string_view name) {
-  return name.substr(0, sizeof(kTempPrefix) - 1) == kTempPrefix;
-}
-
 BlockWriter::BlockWriter(std::shared_ptr<StoreState> state)
     : state_(std::move(state)),
       budget_(state_.get()),
-      header_page_(kHeaderBytes) {}
+      header_page_(kHeaderBytes),
+      not_stored_("blocks were not stored", state_->parts.clock,
+                  state_->parts.logger) {}
 
 absl::Status BlockWriter::Enqueue(cache::StoreRequest request) {
   const StoreOptions& options = state_->options;
@@ -120,6 +117,34 @@ void BlockWriter::QueueTouch(const FileId& id, Clock::Wall time) {
   if (schedule) {
     Schedule();
   }
+}
+
+bool BlockWriter::GiveUp(const FileId& id, uint64_t generation,
+                         const absl::Status& why) {
+  const bool damaged = IsDamage(why);
+  uint64_t bytes = 0;
+  {
+    MutexLock lock(state_->mutex);
+    const IndexEntry* const entry = state_->index.Find(id);
+    if (entry == nullptr || entry->generation != generation) {
+      return false;
+    }
+    bytes = entry->bytes;
+    state_->index.Remove(id);
+    if (damaged) {
+      ++state_->counters.damaged;
+    } else {
+      state_->index.Settle(bytes);
+      if (!absl::IsNotFound(why)) {
+        state_->index.AddLoose(
+            {state_->PathOf(id), bytes, state_->parts.clock->WallNow()});
+      }
+    }
+  }
+  if (damaged) {
+    QueueRemoval(id, bytes, why);
+  }
+  return true;
 }
 
 void BlockWriter::Clear() {
@@ -347,7 +372,7 @@ absl::Status BlockWriter::WriteFile(Item& item,
                                     absl::Span<const ConstBytes> bytes) {
   Env& env = *state_->parts.env;
   const std::string path =
-      absl::StrCat(state_->own_dir, "/", kTempPrefix, next_temp_++);
+      absl::StrCat(state_->own_dir, "/", TempName(absl::StrCat(next_temp_++)));
   absl::StatusOr<std::unique_ptr<File>> file =
       env.Create(path, {.direct = true});
   if (absl::IsNotFound(file.status())) {
@@ -458,8 +483,9 @@ void BlockWriter::Commit(std::vector<Item>& items) {
     state_->AddEvents(std::move(events));
   }
   if (failed > 0) {
-    state_->parts.logger->warn("{} of {} blocks not stored: {}", failed,
-                               items.size(), first_failure.ToString());
+    not_stored_.Add(failed, first_failure.ToString());
+  } else if (undo.size() < items.size()) {
+    not_stored_.Recovered();
   }
   state_->WakeUp();
 }

@@ -14,6 +14,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "base/repeated_warning.h"
 #include "cache/tier.h"
 #include "store/aligned_buffer.h"
 #include "store/disk_budget.h"
@@ -35,6 +36,10 @@ class BlockWriter : public std::enable_shared_from_this<BlockWriter> {
   // for a plain removal; else the file is set aside.
   void QueueRemoval(const FileId& id, uint64_t bytes, absl::Status why);
   void QueueTouch(const FileId& id, Clock::Wall time);
+  // Any thread. What was read of this entry's file cannot be used: the entry
+  // leaves the index, and a damaged file is set aside. False, and nothing, when
+  // it is another entry by now.
+  bool GiveUp(const FileId& id, uint64_t generation, const absl::Status& why);
 
   // Any thread. Drops what is queued, for good.
   void Clear();
@@ -125,10 +130,8 @@ class BlockWriter : public std::enable_shared_from_this<BlockWriter> {
   // Blocks for which there was no room. What continues one of them would be of
   // no use, and must not evict its own ancestors.
   absl::flat_hash_set<BlockKey> no_room_;
+  RepeatedWarning not_stored_;
 };
-
-// "tmp-<number>"; with the directory lock held, any such file is a dead one.
-bool IsTempName(std::string_view name);
 
 }  // namespace everwarm::store
 

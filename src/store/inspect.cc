@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "store/aligned_buffer.h"
-#include "store/block_writer.h"
+#include "store/directory_layout.h"
 #include "store/header_reader.h"
 
 namespace everwarm::store {
@@ -153,7 +153,7 @@ absl::StatusOr<DirectoryReport> InspectDirectory(Env& env,
     const FileInfo info = count(path);
     const std::optional<Digest> digest = DigestFromHex(name);
     if (info.kind != FileKind::kDirectory ||
-        !(digest.has_value() || name == "damaged")) {
+        !(digest.has_value() || name == kDamagedDirName)) {
       continue;
     }
     const absl::StatusOr<std::vector<std::string>> inside = env.List(path);

@@ -44,6 +44,8 @@ struct StoreOptions {
   size_t reads_in_flight = 16;
   // A file's time is not set again before this.
   std::chrono::milliseconds touch_interval{60000};
+  // How fast blocks are read again to find damage; 0: they are not.
+  uint64_t scrub_bytes_per_second = 0;
 
   absl::Status Validate() const;
 };
@@ -57,6 +59,9 @@ struct StoreParts {
   Executor* writers = nullptr;
   Executor* readers = nullptr;
   Logger logger;
+  // Reads of scrub_bytes_per_second; one task at a time. May be null without
+  // these.
+  Executor* scrubbers = nullptr;
 };
 
 }  // namespace everwarm::store

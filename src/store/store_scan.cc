@@ -8,7 +8,7 @@
 #include "base/status_macros.h"
 #include "base/units.h"
 #include "store/block_file.h"
-#include "store/block_writer.h"
+#include "store/directory_layout.h"
 #include "store/disk_budget.h"
 #include "store/header_reader.h"
 
@@ -63,7 +63,7 @@ absl::Status Scan::LockDirectory() {
   const std::string& dir = state_.options.dir;
   EW_RETURN_IF_ERROR(env_.MakeDir(dir));
   absl::StatusOr<std::unique_ptr<FileLock>> lock =
-      env_.Lock(absl::StrCat(dir, "/lock"));
+      env_.Lock(absl::StrCat(dir, "/", kLockName));
   if (absl::IsFailedPrecondition(lock.status())) {
     return absl::FailedPreconditionError(absl::StrCat(
         "cache directory ", dir,

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "store/directory_layout.h"
 
 namespace everwarm::store {
 
@@ -34,7 +35,7 @@ StoreState::StoreState(StoreOptions store_options, StoreParts store_parts)
     : options(std::move(store_options)),
       parts(std::move(store_parts)),
       own_dir(absl::StrCat(options.dir, "/", options.fingerprint.hex())),
-      damaged_dir(absl::StrCat(options.dir, "/damaged")) {}
+      damaged_dir(absl::StrCat(options.dir, "/", kDamagedDirName)) {}
 
 std::string StoreState::PathOf(const FileId& id) const {
   const std::string& dir =
@@ -57,6 +58,10 @@ void StoreState::WakeUp() {
   if (call) {
     call();
   }
+}
+
+bool IsDamage(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsFailedPrecondition(status);
 }
 
 RunningTask::RunningTask(StoreState& state) : state_(state) {

@@ -53,6 +53,10 @@ struct StoreState {
   void WakeUp() ABSL_LOCKS_EXCLUDED(mutex);
 };
 
+// Whether a file that could not be read for this reason is of no use for good:
+// damaged, or under its name is a directory, a FIFO, or another version.
+bool IsDamage(const absl::Status& status);
+
 // Alive while a task runs; a store waits for these before it goes away.
 class RunningTask {
  public:
