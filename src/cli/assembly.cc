@@ -1,5 +1,7 @@
 #include "cli/assembly.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -10,6 +12,7 @@
 #include "cli/progress.h"
 #include "engine/local_engine.h"
 #include "store/block_store.h"
+#include "store/directory_layout.h"
 #include "store/fingerprint.h"
 
 namespace everwarm::cli {
@@ -18,9 +21,26 @@ namespace {
 // Tasks of the store that read at the same time.
 constexpr size_t kReaderThreads = 2;
 
-// Blocks that are not durable yet may pass the target by this much.
-uint64_t HardCap(uint64_t target) {
-  return target + std::max(target / 4, 256 * kMiB);
+// Blocks in the writer's hands cannot be given up, so these must leave most of
+// what is between target and hard cap to the rest.
+uint64_t WriteQueueBytes(const ModelOptions& options) {
+  constexpr uint64_t kLeast = 16 * kMiB;
+  constexpr uint64_t kMost = 256 * kMiB;
+  const uint64_t room = options.ram_hard_cap_bytes - options.ram_cache_bytes;
+  return std::clamp(room / 2, kLeast, kMost);
+}
+
+// What is made here is for its owner alone; a directory that was there before
+// may not be.
+void WarnIfOpenToOthers(const std::string& dir, const Logger& logger) {
+  struct stat info;
+  if (::stat(dir.c_str(), &info) == 0 &&
+      (info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    logger->warn(
+        "others may look into the cache directory {} (its mode is {:o}); its "
+        "files are for their owner alone",
+        dir, info.st_mode & 0777);
+  }
 }
 
 std::vector<store::GroupScheme> Schemes(const models::Model& model,
@@ -61,6 +81,12 @@ absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Build(
   return assembly;
 }
 
+void Assembly::Tick() {
+  if (store_ != nullptr) {
+    store_->Tick();
+  }
+}
+
 absl::Status Assembly::LoadModel(const ModelOptions& options,
                                  const Clock* clock) {
   EW_ASSIGN_OR_RETURN(vocabulary_, models::Vocabulary::Load(options.model));
@@ -83,7 +109,8 @@ absl::StatusOr<Fingerprint> Assembly::Identify(const ModelOptions& options,
                                                const Logger& logger) {
   Progress progress("hashing the weights", clock);
   store::WeightsHasher hasher(
-      &env_, absl::StrCat(options.cache_dir, "/weights.memo"), logger);
+      &env_, absl::StrCat(options.cache_dir, "/", store::kWeightsMemoName),
+      logger);
   store::FingerprintParts parts;
   EW_ASSIGN_OR_RETURN(
       parts.weights,
@@ -110,18 +137,24 @@ absl::StatusOr<std::vector<cache::TierEntry>> Assembly::OpenTier(
   }
   writers_ = std::make_unique<ThreadExecutor>("writer", 1);
   readers_ = std::make_unique<ThreadExecutor>("reader", kReaderThreads);
+  scrubbers_ = std::make_unique<ThreadExecutor>("scrubber", 1);
   store::StoreOptions store_options;
   store_options.dir = options.cache_dir;
   store_options.fingerprint = fingerprint;
   store_options.groups = Schemes(*model_, options.kv);
   store_options.max_bytes = options.ssd_cache_bytes;
-  store_options.min_free_bytes = options.min_free_bytes;
+  store_options.min_free_bytes = options.ssd_min_free_bytes;
+  store_options.max_queued_bytes = WriteQueueBytes(options);
   store_options.verify_payload = options.verify_reads;
   store_options.reader_tasks = kReaderThreads;
-  EW_ASSIGN_OR_RETURN(store::OpenedStore opened,
-                      store::BlockStore::Open(std::move(store_options),
-                                              {&env_, clock, writers_.get(),
-                                               readers_.get(), logger}));
+  store_options.scrub_bytes_per_second = options.scrub_bytes_per_second;
+  WarnIfOpenToOthers(options.cache_dir, logger);
+  EW_ASSIGN_OR_RETURN(
+      store::OpenedStore opened,
+      store::BlockStore::Open(std::move(store_options),
+                              {&env_, clock, writers_.get(), readers_.get(),
+                               logger, scrubbers_.get()}));
+  store_ = opened.store.get();
   tier_ = std::move(opened.store);
   return std::move(opened.entries);
 }
@@ -141,7 +174,8 @@ absl::Status Assembly::StartEngine(const ModelOptions& options,
                                     group.window, group.geometry});
   }
   config.ram_target_bytes = options.ram_cache_bytes;
-  config.ram_hard_cap_bytes = HardCap(options.ram_cache_bytes);
+  config.ram_hard_cap_bytes = options.ram_hard_cap_bytes;
+  config.demote_idle = options.demote_idle_ms;
   EW_RETURN_IF_ERROR(config.Validate());
   cache_ = std::make_unique<cache::KvCache>(std::move(config), pool_.get(),
                                             tier_.get(), clock, logger);

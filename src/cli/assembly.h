@@ -22,6 +22,7 @@
 #include "models/model.h"
 #include "models/vocabulary.h"
 #include "server/model_text_front.h"
+#include "store/block_store.h"
 #include "store/posix_env.h"
 
 namespace everwarm::cli {
@@ -37,6 +38,9 @@ class Assembly {
 
   engine::Engine& engine() { return *engine_; }
   const server::ModelTextFront& text_front() const { return *text_front_; }
+
+  // What is done at its own pace; to be called about twice a second.
+  void Tick();
 
  private:
   Assembly() = default;
@@ -62,7 +66,10 @@ class Assembly {
   std::unique_ptr<cache::BlockPool> pool_;
   std::unique_ptr<Executor> writers_;
   std::unique_ptr<Executor> readers_;
+  std::unique_ptr<Executor> scrubbers_;
   std::unique_ptr<cache::Tier> tier_;
+  // The tier, when it is one over files.
+  store::BlockStore* store_ = nullptr;
   std::unique_ptr<cache::KvCache> cache_;
   std::unique_ptr<engine::Engine> engine_;
 };

@@ -14,6 +14,8 @@ inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 // Stopped as asked, but not everything could be made durable.
 inline constexpr int kExitNotDurable = 3;
+// Files were read, and some are damaged.
+inline constexpr int kExitDamaged = 4;
 
 // "everwarm: message", and the code for it.
 int Fail(const absl::Status& status);
@@ -24,6 +26,10 @@ Logger MakeLogger(const std::string& level);
 int Serve(ServeOptions options);
 int RunPrompt(RunOptions options);
 int CacheLs(CacheOptions options);
+int CacheVerify(CacheVerifyOptions options);
+int CacheGc(CacheGcOptions options);
+int CacheRm(CacheRmOptions options);
+int Doctor(DoctorOptions options);
 
 }  // namespace everwarm::cli
 

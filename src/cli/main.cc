@@ -53,6 +53,25 @@ int Main(int argc, char** argv) {
   CLI::App* ls_app = cache_app->add_subcommand(
       "ls", "List the models and conversations that a directory keeps");
   cache.Register(*ls_app);
+  CacheVerifyOptions verify;
+  CLI::App* verify_app = cache_app->add_subcommand(
+      "verify", "Read every block and report each that is damaged");
+  verify.Register(*verify_app);
+  CacheGcOptions gc;
+  CLI::App* gc_app = cache_app->add_subcommand(
+      "gc",
+      "Remove what dead processes left and what was set aside as damaged");
+  gc.Register(*gc_app);
+  CacheRmOptions rm;
+  CLI::App* rm_app = cache_app->add_subcommand(
+      "rm", "Remove blocks; no server may be using the directory");
+  rm.Register(*rm_app);
+  DoctorOptions doctor;
+  CLI::App* doctor_app = app.add_subcommand(
+      "doctor",
+      "Try out what the disk of a cache directory can be relied on "
+      "for");
+  doctor.Register(*doctor_app);
 
   try {
     app.parse(argc, argv);
@@ -68,6 +87,18 @@ int Main(int argc, char** argv) {
   }
   if (run_app->parsed()) {
     return RunPrompt(run);
+  }
+  if (doctor_app->parsed()) {
+    return Doctor(doctor);
+  }
+  if (verify_app->parsed()) {
+    return CacheVerify(verify);
+  }
+  if (gc_app->parsed()) {
+    return CacheGc(gc);
+  }
+  if (rm_app->parsed()) {
+    return CacheRm(rm);
   }
   return CacheLs(cache);
 }

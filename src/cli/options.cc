@@ -22,6 +22,23 @@ absl::Status BytesOption(const char* name, const std::string& text,
   return absl::OkStatus();
 }
 
+absl::Status DurationOption(const char* name, const std::string& text,
+                            std::chrono::milliseconds* duration) {
+  const absl::StatusOr<std::chrono::milliseconds> parsed = ParseDuration(text);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": ", parsed.status().message()));
+  }
+  *duration = *parsed;
+  return absl::OkStatus();
+}
+
+// Without a wish of the user: blocks that are not durable yet may pass the
+// target by this much.
+uint64_t DefaultHardCap(uint64_t target) {
+  return target + std::max(target / 4, 256 * kMiB);
+}
+
 // "--ram-cache" is also EVERWARM_RAM_CACHE.
 template <typename T>
 CLI::Option* Add(CLI::App& app, const std::string& name, T& value,
@@ -31,6 +48,12 @@ CLI::Option* Add(CLI::App& app, const std::string& name, T& value,
   std::transform(variable.begin(), variable.end(), variable.begin(),
                  [](unsigned char c) { return std::toupper(c); });
   return app.add_option(name, value, help)->envname(variable);
+}
+
+void AddCacheDir(CLI::App& app, std::string& cache_dir) {
+  Add(app, "--cache-dir", cache_dir,
+      "The directory (default: $XDG_CACHE_HOME/everwarm or "
+      "~/.cache/everwarm)");
 }
 
 }  // namespace
@@ -66,18 +89,31 @@ void ModelOptions::Register(CLI::App& app) {
   Add(app, "--ram-cache", ram_cache,
       "RAM for blocks, live and cached; 0 keeps only what runs")
       ->capture_default_str();
+  Add(app, "--ram-hard-cap", ram_hard_cap,
+      "Most RAM for blocks that wait for the disk; beyond it the oldest are "
+      "given up, never what runs (default: --ram-cache and a quarter, 256MiB "
+      "at least)");
+  Add(app, "--demote-idle", demote_idle,
+      "Blocks that are on the disk leave RAM when nobody has used them for so "
+      "long; 0: never")
+      ->capture_default_str();
   Add(app, "--cache-dir", cache_dir,
       "Where blocks are kept on disk, or 'off' (default: "
       "$XDG_CACHE_HOME/everwarm or ~/.cache/everwarm)");
   Add(app, "--ssd-cache", ssd_cache,
       "Most that the directory may take on the disk")
       ->capture_default_str();
-  Add(app, "--min-free", min_free,
-      "Space that is left free on the disk of the directory")
+  Add(app, "--ssd-min-free", ssd_min_free,
+      "Space that is left free on the disk of the directory, but no more than "
+      "a tenth of it")
       ->capture_default_str();
   Add(app, "--verify", verify,
       "Check every block's checksum when it is read: on or off")
       ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+  Add(app, "--scrub", scrub,
+      "Read blocks again in the background, at so many bytes a second (such as "
+      "1MiB), to find damage before it matters; 0: off")
       ->capture_default_str();
   Add(app, "--log-level", log_level, "debug, info, warn or error")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
@@ -87,7 +123,21 @@ void ModelOptions::Register(CLI::App& app) {
 absl::Status ModelOptions::Resolve() {
   EW_RETURN_IF_ERROR(BytesOption("--ram-cache", ram_cache, &ram_cache_bytes));
   EW_RETURN_IF_ERROR(BytesOption("--ssd-cache", ssd_cache, &ssd_cache_bytes));
-  EW_RETURN_IF_ERROR(BytesOption("--min-free", min_free, &min_free_bytes));
+  EW_RETURN_IF_ERROR(
+      BytesOption("--ssd-min-free", ssd_min_free, &ssd_min_free_bytes));
+  EW_RETURN_IF_ERROR(
+      DurationOption("--demote-idle", demote_idle, &demote_idle_ms));
+  ram_hard_cap_bytes = DefaultHardCap(ram_cache_bytes);
+  if (!ram_hard_cap.empty()) {
+    EW_RETURN_IF_ERROR(
+        BytesOption("--ram-hard-cap", ram_hard_cap, &ram_hard_cap_bytes));
+  }
+  if (ram_hard_cap_bytes < ram_cache_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ram-hard-cap ", ram_hard_cap,
+                     " is less than --ram-cache ", ram_cache));
+  }
+  EW_RETURN_IF_ERROR(BytesOption("--scrub", scrub, &scrub_bytes_per_second));
   verify_reads = verify == "on";
   if (threads == 0) {
     threads = std::max(1u, std::thread::hardware_concurrency());
@@ -108,20 +158,20 @@ void ServeOptions::Register(CLI::App& app) {
   app.add_flag("--insecure-listen", insecure_listen,
                "Let other machines in without a key");
   Add(app, "--shutdown-timeout", shutdown_timeout,
-      "How long a stop waits for running replies and the disk")
+      "How long a stop waits for running replies and the disk; the disk gets "
+      "10s at least")
+      ->capture_default_str();
+  Add(app, "--durable-wait", durable_wait,
+      "How long the end of a reply waits at most, when the request asks for it "
+      "(X-Everwarm-Wait-Durable: 1), until the conversation is durable")
       ->capture_default_str();
 }
 
 absl::Status ServeOptions::Resolve() {
   EW_RETURN_IF_ERROR(model.Resolve());
-  const absl::StatusOr<std::chrono::milliseconds> parsed =
-      ParseDuration(shutdown_timeout);
-  if (!parsed.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--shutdown-timeout: ", parsed.status().message()));
-  }
-  shutdown_timeout_ms = *parsed;
-  return absl::OkStatus();
+  EW_RETURN_IF_ERROR(DurationOption("--shutdown-timeout", shutdown_timeout,
+                                    &shutdown_timeout_ms));
+  return DurationOption("--durable-wait", durable_wait, &durable_wait_ms);
 }
 
 void RunOptions::Register(CLI::App& app) {
@@ -141,11 +191,29 @@ void RunOptions::Register(CLI::App& app) {
 absl::Status RunOptions::Resolve() { return model.Resolve(); }
 
 void CacheOptions::Register(CLI::App& app) {
-  Add(app, "--cache-dir", cache_dir,
-      "The directory (default: $XDG_CACHE_HOME/everwarm or "
-      "~/.cache/everwarm)");
+  AddCacheDir(app, cache_dir);
   app.add_flag("--json", json, "Print JSON");
 }
+
+void CacheVerifyOptions::Register(CLI::App& app) {
+  AddCacheDir(app, cache_dir);
+}
+
+void CacheGcOptions::Register(CLI::App& app) {
+  AddCacheDir(app, cache_dir);
+  app.add_option("--keep", keep,
+                 "Also remove the blocks of every model but this one, by the "
+                 "first digits that 'cache ls' shows; may be given again");
+}
+
+void CacheRmOptions::Register(CLI::App& app) {
+  AddCacheDir(app, cache_dir);
+  app.add_flag("--all", all, "Remove everything");
+  app.add_option("--older-than", older_than,
+                 "Remove what was not used for so long: 12h, 30d");
+}
+
+void DoctorOptions::Register(CLI::App& app) { AddCacheDir(app, cache_dir); }
 
 absl::StatusOr<std::string> DefaultCacheDir() {
   // Read once, before any thread exists.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
@@ -25,15 +26,21 @@ struct ModelOptions {
   double max_slowdown = 3;
   std::string kv = "f16";
   std::string ram_cache = "4GiB";
+  std::string ram_hard_cap;  // empty: a quarter more than the target
+  std::string demote_idle = "300s";
   std::string cache_dir;  // empty: the user's cache directory; "off": none
   std::string ssd_cache = "50GiB";
-  std::string min_free = "1GiB";
+  std::string ssd_min_free = "1GiB";
   std::string verify = "on";
+  std::string scrub = "0";
   std::string log_level = "info";
 
   uint64_t ram_cache_bytes = 0;
+  uint64_t ram_hard_cap_bytes = 0;
+  std::chrono::milliseconds demote_idle_ms{0};
   uint64_t ssd_cache_bytes = 0;
-  uint64_t min_free_bytes = 0;
+  uint64_t ssd_min_free_bytes = 0;
+  uint64_t scrub_bytes_per_second = 0;
   bool verify_reads = true;
 
   // Adds the options to a subcommand.
@@ -50,7 +57,9 @@ struct ServeOptions {
   std::string api_key;
   bool insecure_listen = false;
   std::string shutdown_timeout = "120s";
+  std::string durable_wait = "30s";
   std::chrono::milliseconds shutdown_timeout_ms{0};
+  std::chrono::milliseconds durable_wait_ms{0};
 
   void Register(CLI::App& app);
   absl::Status Resolve();
@@ -71,6 +80,34 @@ struct RunOptions {
 struct CacheOptions {
   std::string cache_dir;
   bool json = false;
+
+  void Register(CLI::App& app);
+};
+
+struct CacheVerifyOptions {
+  std::string cache_dir;
+
+  void Register(CLI::App& app);
+};
+
+struct CacheGcOptions {
+  std::string cache_dir;
+  // First digits of the fingerprints whose blocks stay; empty: all do.
+  std::vector<std::string> keep;
+
+  void Register(CLI::App& app);
+};
+
+struct CacheRmOptions {
+  std::string cache_dir;
+  bool all = false;
+  std::string older_than;
+
+  void Register(CLI::App& app);
+};
+
+struct DoctorOptions {
+  std::string cache_dir;
 
   void Register(CLI::App& app);
 };

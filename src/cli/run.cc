@@ -89,7 +89,7 @@ int RunPrompt(RunOptions options) {
     return Fail(status);
   }
   const engine::FlushOutcome outcome = engine.Stop(milliseconds(30000));
-  if (!outcome.report.durable && !outcome.report.no_tier) {
+  if (!outcome.nothing_lost()) {
     logger->warn("not all of the conversation could be written to the disk");
   }
   return kExitOk;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/units.h"
 #include "cli/assembly.h"
 #include "cli/commands.h"
 #include "cli/signals.h"
@@ -31,7 +32,7 @@ bool IsLoopback(const std::string& host) {
 }
 
 // Stops the engine within `timeout`; a second signal leaves no time for running
-// replies. What is published is flushed in either case.
+// replies and little for the disk. What is published is flushed in either case.
 engine::FlushOutcome StopEngine(engine::Engine& engine, milliseconds timeout) {
   // Stop() waits for replies on another thread, so that this one hears signals.
   engine::FlushOutcome outcome;
@@ -54,18 +55,20 @@ int Shutdown(server::Server& server, Assembly& assembly,
   const engine::EngineStats before = assembly.engine().stats();
   logger->info("stopping: {} running, {} waiting", before.running,
                before.waiting);
+  server.BeginStop();
   const engine::FlushOutcome outcome =
       StopEngine(assembly.engine(), options.shutdown_timeout_ms);
   server.Stop(kDrain);
   const cache::FlushReport& report = outcome.report;
-  if (report.no_tier || (report.durable && !outcome.timed_out)) {
+  if (outcome.nothing_lost()) {
     logger->info("stopped; {} blocks on the disk", report.entries);
     return kExitOk;
   }
   logger->error(
-      "stopped, but not everything is on the disk: {} blocks pending, {} "
+      "stopped, but not everything is on the disk: {} blocks ({}) pending, {} "
       "failed, {} dropped, {} missing",
-      report.pending, report.failed, report.dropped, report.missing);
+      report.pending, FormatBytes(report.pending_bytes), report.failed,
+      report.dropped, report.missing);
   return kExitNotDurable;
 }
 
@@ -88,6 +91,7 @@ int Serve(ServeOptions options) {
   config.host = options.host;
   config.port = options.port;
   config.api_key = options.api_key;
+  config.durable_wait = options.durable_wait_ms;
   server::Server server(config, &clock, logger);
   if (absl::Status status = server.Start(); !status.ok()) {
     return Fail(status);
@@ -103,6 +107,7 @@ int Serve(ServeOptions options) {
               Address(options.host, server.port()).c_str());
   std::fflush(stdout);
   while (!WaitForStopSignal(kTick).has_value()) {
+    (*assembly)->Tick();
   }
   return Shutdown(server, **assembly, options, logger);
 }

@@ -93,7 +93,7 @@ class Stream:
 class Server:
     """A server process. Options are name, value, name, value; its log is in `log` (a path)."""
 
-    def __init__(self, cache_dir, *options, model=SMOL, log):
+    def __init__(self, cache_dir, *options, model=SMOL, log, environment=None):
         self.log = pathlib.Path(log)
         self.cache_dir = cache_dir
         settings = {"--port": "0", "--cache-dir": str(cache_dir), "--ctx": "4096", "--threads": "1",
@@ -101,7 +101,7 @@ class Server:
         command = [BINARY, "serve", model, *itertools.chain(*settings.items())]
         self.log_file = open(self.log, "ab")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log_file,
-                                        env=clean_environment())
+                                        env={**clean_environment(), **(environment or {})})
         self.port = self._wait_until_ready()
         # Nobody blocks on a full pipe.
         threading.Thread(target=self.process.stdout.read, daemon=True).start()
@@ -126,10 +126,10 @@ class Server:
             response = connection.getresponse()
             return Answer(response.status, dict(response.getheaders()), response.read())
 
-    def stream(self, path, body, timeout=300):
+    def stream(self, path, body, timeout=300, headers=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         connection.request("POST", path, json.dumps({**body, "stream": True}).encode(),
-                           {"Content-Type": "application/json"})
+                           {"Content-Type": "application/json", **(headers or {})})
         return Stream(connection, connection.getresponse())
 
     def complete(self, prompt, max_tokens=8, **more):
