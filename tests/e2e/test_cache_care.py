@@ -132,7 +132,7 @@ def test_a_scrub_finds_damage_that_nobody_asked_for(start, filled):
 
 def test_doctor_says_in_words_what_can_be_promised(tmp_path):
     result = everwarm.run("doctor", "--cache-dir", str(tmp_path / "cache"))
-    for word in ("fsync", "rename", "O_DIRECT", "lock", "survives a power loss", "MiB/s"):
+    for word in ("fsync", "rename", "O_DIRECT", "lock", "survives a power loss", "iB/s"):
         assert word in result.stdout, result.stdout
     assert (result.returncode == 0) == ("BAD" not in result.stdout)
     assert list((tmp_path / "cache").iterdir()) == []
