@@ -91,8 +91,8 @@ absl::Status Assembly::LoadModel(const ModelOptions& options,
                                  const Clock* clock) {
   EW_ASSIGN_OR_RETURN(vocabulary_, models::Vocabulary::Load(options.model));
   EW_ASSIGN_OR_RETURN(chat_template_, models::ChatTemplate::Load(*vocabulary_));
-  text_front_ = std::make_unique<server::ModelTextFront>(vocabulary_.get(),
-                                                         chat_template_.get());
+  text_front_ = std::make_unique<server::ModelTextFront>(
+      vocabulary_.get(), chat_template_.get(), options.context);
   token_text_ =
       std::make_unique<engine::VocabularyTokenText>(vocabulary_.get());
   Progress progress("loading the model", clock);

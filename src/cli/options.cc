@@ -90,9 +90,9 @@ void ModelOptions::Register(CLI::App& app) {
       "RAM for blocks, live and cached; 0 keeps only what runs")
       ->capture_default_str();
   Add(app, "--ram-hard-cap", ram_hard_cap,
-      "Most RAM for blocks that wait for the disk; beyond it the oldest are "
-      "given up, never what runs (default: --ram-cache and a quarter, 256MiB "
-      "at least)");
+      "Most RAM for blocks, when many wait for the disk: beyond it the oldest "
+      "of these are given up, and replies pause (default: --ram-cache and a "
+      "quarter more, 256MiB at least)");
   Add(app, "--demote-idle", demote_idle,
       "Blocks that are on the disk leave RAM when nobody has used them for so "
       "long; 0: never")

@@ -1,5 +1,6 @@
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -30,6 +31,30 @@ std::string Address(const std::string& host, int port) {
 bool IsLoopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
+
+// Ends the process at a signal while this exists: nothing that runs then needs
+// an orderly end, and loading a model takes a while.
+class StopWhileLoading {
+ public:
+  explicit StopWhileLoading(const Logger& logger)
+      : thread_([this, logger] {
+          while (!loaded_.load()) {
+            if (WaitForStopSignal(kLoadTick).has_value()) {
+              logger->info("stopped while the model was being loaded");
+              std::_Exit(kExitOk);
+            }
+          }
+        }) {}
+  ~StopWhileLoading() {
+    loaded_.store(true);
+    thread_.join();
+  }
+
+ private:
+  static constexpr milliseconds kLoadTick{50};
+  std::atomic<bool> loaded_{false};
+  std::thread thread_;
+};
 
 // Stops the engine within `timeout`; a second signal leaves no time for running
 // replies and little for the disk. What is published is flushed in either case.
@@ -72,6 +97,13 @@ int Shutdown(server::Server& server, Assembly& assembly,
   return kExitNotDurable;
 }
 
+absl::StatusOr<std::unique_ptr<Assembly>> Load(const ModelOptions& options,
+                                               const Clock* clock,
+                                               const Logger& logger) {
+  const StopWhileLoading stop(logger);
+  return Assembly::Build(options, clock, logger);
+}
+
 }  // namespace
 
 int Serve(ServeOptions options) {
@@ -97,7 +129,7 @@ int Serve(ServeOptions options) {
     return Fail(status);
   }
   absl::StatusOr<std::unique_ptr<Assembly>> assembly =
-      Assembly::Build(options.model, &clock, logger);
+      Load(options.model, &clock, logger);
   if (!assembly.ok()) {
     server.Stop(milliseconds(0));
     return Fail(assembly.status());

@@ -1,10 +1,21 @@
 #include "server/model_text_front.h"
 
+#include "absl/strings/str_cat.h"
+#include "server/api_error.h"
+
 namespace everwarm::server {
 
 absl::StatusOr<std::vector<TokenId>> ModelTextFront::Tokenize(
     std::string_view text,
     const models::Vocabulary::TokenizeOptions& options) const {
+  if (const uint64_t least = vocabulary_->MinTokens(text);
+      least >= max_tokens_) {
+    return InvalidRequest(
+        absl::StrCat("the context holds ", max_tokens_,
+                     " tokens, and a text of ", text.size(),
+                     " bytes such as this one has at least ", least),
+        "", "context_length_exceeded");
+  }
   return vocabulary_->Tokenize(text, options);
 }
 

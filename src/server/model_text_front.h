@@ -12,10 +12,13 @@ namespace everwarm::server {
 
 class ModelTextFront final : public TextFront {
  public:
-  // Both outlive this object.
+  // Both outlive this object. A text that shows by its bytes alone that it is
+  // `max_tokens` or more is not tokenized: that can take minutes.
   ModelTextFront(const models::Vocabulary* vocabulary,
-                 const models::ChatTemplate* chat_template)
-      : vocabulary_(vocabulary), chat_template_(chat_template) {}
+                 const models::ChatTemplate* chat_template, uint32_t max_tokens)
+      : vocabulary_(vocabulary),
+        chat_template_(chat_template),
+        max_tokens_(max_tokens) {}
 
   absl::StatusOr<std::vector<TokenId>> Tokenize(
       std::string_view text,
@@ -28,6 +31,7 @@ class ModelTextFront final : public TextFront {
  private:
   const models::Vocabulary* const vocabulary_;
   const models::ChatTemplate* const chat_template_;
+  const uint32_t max_tokens_;
 };
 
 }  // namespace everwarm::server

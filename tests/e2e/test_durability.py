@@ -1,5 +1,6 @@
 """What is promised to be on the disk, and how a server that stops keeps its word."""
 import signal
+import subprocess
 import time
 
 import pytest
@@ -106,6 +107,17 @@ def test_health_says_stopping_while_a_reply_goes_on(start):
     next(pieces)
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
+
+
+def test_a_signal_while_the_model_is_loaded_ends_it_at_once(tmp_path):
+    process = subprocess.Popen([everwarm.BINARY, "serve", everwarm.SMOL, "--port", "0", "--cache-dir",
+                                str(tmp_path / "cache")], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env=everwarm.clean_environment())
+    # The first line is logged while it loads; what comes earlier ends it as it ends any program.
+    process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
 
 
 def test_a_drain_empties_ram_and_loses_nothing(start):
