@@ -11,6 +11,7 @@
 #include "cli/assembly.h"
 #include "cli/commands.h"
 #include "cli/signals.h"
+#include "server/access.h"
 #include "server/server.h"
 
 namespace everwarm::cli {
@@ -26,10 +27,6 @@ constexpr milliseconds kDrain{2000};
 std::string Address(const std::string& host, int port) {
   const bool v6 = host.find(':') != std::string::npos;
   return absl::StrCat("http://", v6 ? "[" : "", host, v6 ? "]" : "", ":", port);
-}
-
-bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
 // Ends the process at a signal while this exists: nothing that runs then needs
@@ -110,8 +107,8 @@ int Serve(ServeOptions options) {
   if (absl::Status status = options.Resolve(); !status.ok()) {
     return Fail(status);
   }
-  if (!IsLoopback(options.host) && options.api_key.empty() &&
-      !options.insecure_listen) {
+  if (options.host != "localhost" && !server::IsLoopback(options.host) &&
+      options.api_key.empty() && !options.insecure_listen) {
     return Fail(absl::InvalidArgumentError(
         absl::StrCat("--host ", options.host,
                      " lets other machines in: set --api-key, or "

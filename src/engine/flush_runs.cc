@@ -23,7 +23,7 @@ void FlushRuns::Begin() {
   next_.clear();
 }
 
-void FlushRuns::Settle(std::optional<Clock::Monotonic> latest) {
+void FlushRuns::Settle(const std::optional<Hurry>& hurry) {
   Begin();
   while (ticket_ != 0) {
     const std::optional<cache::FlushReport> report =
@@ -39,11 +39,11 @@ void FlushRuns::Settle(std::optional<Clock::Monotonic> latest) {
     Begin();
   }
   const Clock::Monotonic now = clock_.Now();
-  std::vector<Call> late = TakeLate(running_, now, latest);
+  std::vector<Call> late = TakeLate(running_, now, hurry);
   for (Call& call : late) {
     Answer(call, cache_.FlushNow(ticket_), true);
   }
-  late = TakeLate(next_, now, latest);
+  late = TakeLate(next_, now, hurry);
   if (!late.empty()) {
     // What these ask about is more than what the run that they waited for knows
     // of.
@@ -63,11 +63,16 @@ void FlushRuns::Settle(std::optional<Clock::Monotonic> latest) {
 
 std::vector<FlushRuns::Call> FlushRuns::TakeLate(
     std::vector<Call>& calls, Clock::Monotonic now,
-    std::optional<Clock::Monotonic> latest) {
+    const std::optional<Hurry>& hurry) {
+  const auto in_time = [&](const Call& call) {
+    // A call that comes in the middle of a hurry has its grace too.
+    const bool hurried =
+        hurry.has_value() &&
+        now >= std::max(hurry->since, call.began) + hurry->grace;
+    return now < call.deadline && !hurried;
+  };
   const auto first_late =
-      std::stable_partition(calls.begin(), calls.end(), [&](const Call& call) {
-        return now < std::min(call.deadline, latest.value_or(call.deadline));
-      });
+      std::stable_partition(calls.begin(), calls.end(), in_time);
   std::vector<Call> late(std::make_move_iterator(first_late),
                          std::make_move_iterator(calls.end()));
   calls.erase(first_late, calls.end());

@@ -35,9 +35,13 @@ class FlushRuns {
       : cache_(*cache), clock_(*clock) {}
 
   void Add(Call call) { next_.push_back(std::move(call)); }
-  // Begins what may begin, and answers what has ended or is out of time; with
-  // `latest` nobody waits longer than until then.
-  void Settle(std::optional<Clock::Monotonic> latest);
+  // Since then nobody waits longer than `grace`, whatever the deadlines.
+  struct Hurry {
+    Clock::Monotonic since;
+    std::chrono::milliseconds grace{0};
+  };
+  // Begins what may begin, and answers what has ended or is out of time.
+  void Settle(const std::optional<Hurry>& hurry);
 
   bool empty() const { return running_.empty() && next_.empty(); }
 
@@ -46,7 +50,7 @@ class FlushRuns {
   // Of those who still wait, the rest is answered with what there is now.
   static std::vector<Call> TakeLate(std::vector<Call>& calls,
                                     Clock::Monotonic now,
-                                    std::optional<Clock::Monotonic> latest);
+                                    const std::optional<Hurry>& hurry);
   void Answer(Call& call, const cache::FlushReport& report, bool timed_out);
 
   cache::KvCache& cache_;

@@ -30,9 +30,9 @@ class FlushRunsTest : public testing::Test {
     return outcome;
   }
   // A turn of the engine's loop.
-  void Turn(std::optional<Clock::Monotonic> latest = std::nullopt) {
+  void Turn(const std::optional<FlushRuns::Hurry>& hurry = std::nullopt) {
     h_.cache().Poll();
-    runs_.Settle(latest);
+    runs_.Settle(hurry);
   }
   static bool Ready(const std::future<DrainOutcome>& outcome) {
     return outcome.wait_for(seconds(0)) == std::future_status::ready;
@@ -131,15 +131,27 @@ TEST_F(FlushRunsTest, WhoWaitedForTheNextRunInVainStillGetsTheCounts) {
   EXPECT_TRUE(first.get().flush.succeeded());
 }
 
-TEST_F(FlushRunsTest, AHurryEndsAllOfThem) {
+TEST_F(FlushRunsTest, AHurryEndsAllOfThemAfterAMomentOfGrace) {
   h_.Generate(Range(1, 16));
-  auto outcome = Ask(seconds(100));
-  const auto latest = h_.clock().Now() + seconds(10);
-  Turn(latest);
-  EXPECT_FALSE(Ready(outcome));
-  h_.clock().Advance(seconds(10));
-  Turn(latest);
-  EXPECT_TRUE(outcome.get().flush.timed_out);
+  auto early = Ask(seconds(1000));
+  Turn();
+  h_.clock().Advance(seconds(100));
+  const FlushRuns::Hurry hurry = {h_.clock().Now(), seconds(10)};
+  Turn(hurry);
+  h_.clock().Advance(seconds(9));
+  // Such as that of a stop, after the last step took long.
+  auto late = Ask(seconds(1000));
+  Turn(hurry);
+  EXPECT_FALSE(Ready(early));
+  h_.clock().Advance(seconds(1));
+  Turn(hurry);
+  EXPECT_TRUE(early.get().flush.timed_out);
+  h_.clock().Advance(seconds(8));
+  Turn(hurry);
+  EXPECT_FALSE(Ready(late));
+  h_.clock().Advance(seconds(1));
+  Turn(hurry);
+  EXPECT_TRUE(late.get().flush.timed_out);
   EXPECT_TRUE(runs_.empty());
 }
 

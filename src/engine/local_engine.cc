@@ -18,8 +18,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kIdleTick{1000};
 // The same while somebody waits for the disk.
 constexpr milliseconds kFlushTick{20};
-// What a flush gets at a stop, whatever became of the time.
-constexpr milliseconds kStopFlush{10000};
 Scheduler::Config SchedulerConfig(const LocalEngine::Config& config,
                                   uint32_t context_size) {
   return {context_size,
@@ -217,7 +215,8 @@ FlushOutcome LocalEngine::Stop(milliseconds deadline) {
   const auto left = std::chrono::duration_cast<milliseconds>(
       end - std::chrono::steady_clock::now());
   const FlushOutcome outcome =
-      RunFlush({.newest_first = true}, std::max(left, kStopFlush)).flush;
+      RunFlush({.newest_first = true}, std::max(left, config_.least_stop_flush))
+          .flush;
   {
     MutexLock lock(mutex_);
     quit_ = true;
@@ -264,15 +263,15 @@ void LocalEngine::TakeArrivals() {
 }
 
 void LocalEngine::SettleWaits() {
-  std::optional<Clock::Monotonic> latest;
+  std::optional<FlushRuns::Hurry> hurry;
   {
     MutexLock lock(mutex_);
     if (hurried_at_.has_value()) {
-      latest = *hurried_at_ + kStopFlush;
+      hurry = {*hurried_at_, config_.least_stop_flush};
     }
   }
-  flushes_.Settle(latest);
-  if (latest.has_value()) {
+  flushes_.Settle(hurry);
+  if (hurry.has_value()) {
     scheduler_.endings().SendAll();
   } else {
     scheduler_.endings().Settle();

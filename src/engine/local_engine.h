@@ -56,6 +56,8 @@ class LocalEngine final : public Engine {
     // A running reply's time from token to token, while prompts are computed
     // beside it, may be so many times what it is otherwise.
     double max_slowdown = 3;
+    // What a stop leaves to the disk, whatever became of its time.
+    std::chrono::milliseconds least_stop_flush{10000};
     absl::Status Validate() const;
   };
   // All outlive the engine.

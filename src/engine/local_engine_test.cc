@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -379,6 +380,23 @@ TEST(LocalEngineTest, StopLetsRunningRepliesFinishAndRefusesNewOnes) {
   request.prompt = SomePrompt(20, 1);
   EXPECT_EQ(world.engine().Submit(std::move(request)).status().code(),
             absl::StatusCode::kUnavailable);
+}
+
+TEST(LocalEngineTest, AStopInAHurryDoesNotWaitForADiskThatStandsStill) {
+  World world(0, {.least_stop_flush = milliseconds(30)},
+              std::make_unique<StalledTier>());
+  auto endless = world.Ask(SomePrompt(20, 1), 7000);
+  ASSERT_TRUE(endless->Next(kPatience).has_value());
+  FlushOutcome outcome;
+  std::thread stop([&] { outcome = world.engine().Stop(kPatience); });
+  world.engine().CancelAll();
+  stop.join();
+  EXPECT_EQ(ReadAll(*endless).reason, FinishReason::kCancelled);
+  EXPECT_TRUE(outcome.timed_out);
+  EXPECT_FALSE(outcome.nothing_lost());
+  EXPECT_GT(outcome.report.pending, 0u);
+  EXPECT_GT(outcome.report.pending_bytes, 0u);
+  EXPECT_LT(outcome.elapsed, kPatience / 2);
 }
 
 TEST(LocalEngineTest, StopCutsRepliesAtTheDeadline) {

@@ -1,5 +1,10 @@
 #include "server/access.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <string>
+
 #include "base/sha256.h"
 
 namespace everwarm::server {
@@ -9,14 +14,6 @@ Digest DigestOf(std::string_view text) {
   Sha256 sha;
   sha.Update(text);
   return sha.Finish();
-}
-
-bool IsLoopback(std::string_view address) {
-  constexpr std::string_view kMapped = "::ffff:";
-  if (address.starts_with(kMapped)) {
-    address.remove_prefix(kMapped.size());
-  }
-  return address == "::1" || address.starts_with("127.");
 }
 
 std::string_view BearerKey(std::string_view authorization) {
@@ -30,6 +27,20 @@ std::string_view BearerKey(std::string_view authorization) {
 }
 
 }  // namespace
+
+bool IsLoopback(std::string_view address) {
+  const std::string text(address);
+  in_addr v4;
+  if (inet_pton(AF_INET, text.c_str(), &v4) == 1) {
+    return ntohl(v4.s_addr) >> 24 == 127;
+  }
+  in6_addr v6;
+  if (inet_pton(AF_INET6, text.c_str(), &v6) != 1) {
+    return false;
+  }
+  return IN6_IS_ADDR_LOOPBACK(&v6) ||
+         (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+}
 
 AccessRules::AccessRules(std::string_view api_key, bool admin_from_anywhere)
     : has_key_(!api_key.empty()),

@@ -17,6 +17,10 @@ enum class Access {
   kNotFromThere,  // 403: an admin path, from another machine, without a key
 };
 
+// Whether a numeric address is one of this machine alone: 127.0.0.0/8 or ::1,
+// also written as an IPv6 address. False for names.
+bool IsLoopback(std::string_view address);
+
 class AccessRules {
  public:
   // An empty key protects nothing; then the admin paths are for this machine

@@ -33,6 +33,19 @@ TEST(AccessTest, WithoutAKeyAdminIsForThisMachine) {
             Access::kAllowed);
 }
 
+TEST(AccessTest, OnlyNumericAddressesOfThisMachineAreLoopback) {
+  for (const char* here : {"127.0.0.1", "127.255.255.254", "::1",
+                           "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1"}) {
+    EXPECT_TRUE(IsLoopback(here)) << here;
+  }
+  // A name may be anybody's, whatever it begins with.
+  for (const char* there :
+       {"127.example.com", "localhost", "128.0.0.1", "0.0.0.0",
+        "::", "::ffff:10.0.0.1", "::2", "", "127.0.0.1 ", "127.1"}) {
+    EXPECT_FALSE(IsLoopback(there)) << there;
+  }
+}
+
 TEST(AccessTest, AKeyProtectsEverythingButHealth) {
   const AccessRules rules("secret", false);
   EXPECT_EQ(rules.Check({.path = "/health"}), Access::kAllowed);

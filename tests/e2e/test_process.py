@@ -33,6 +33,8 @@ def assert_one_clear_line(result, *words):
     (["--shutdown-timeout", "soon"], "--shutdown-timeout"),
     (["--host", "192.0.2.1", "--api-key", "k"], "192.0.2.1"),
     (["--host", "0.0.0.0"], "--api-key"),
+    (["--host", "::"], "--api-key"),
+    (["--host", "127.example.com"], "--api-key"),
 ], ids=lambda value: "-".join(value).strip("-").replace(" ", "-") if isinstance(value, list) else "")
 def test_a_bad_option_is_one_clear_line(tmp_path, options, word):
     result = everwarm.run("serve", SMOL, "--port", "0", "--cache-dir", str(tmp_path / "cache"), *options)
