@@ -29,6 +29,9 @@ class FakeTokenText final : public TokenText {
   std::string Piece(TokenId token) const override {
     return absl::StrCat("t", token, " ");
   }
+  std::string PieceWithControl(TokenId token) const override {
+    return absl::StrCat("<t", token, "> ");
+  }
   bool IsEndOfGeneration(TokenId token) const override {
     return token == kEndToken;
   }
@@ -38,6 +41,8 @@ struct Outcome {
   std::string text;
   std::optional<FinishReason> reason;
   Usage usage;
+  std::string stop;
+  std::vector<ChosenToken> tokens;
   absl::Status failure;
 };
 
@@ -53,9 +58,12 @@ Outcome CollectOutcome(Next next) {
     }
     if (auto* text = std::get_if<TextEvent>(&*event)) {
       outcome.text += text->text;
+      outcome.tokens.insert(outcome.tokens.end(), text->tokens.begin(),
+                            text->tokens.end());
     } else if (auto* finished = std::get_if<FinishedEvent>(&*event)) {
       outcome.reason = finished->reason;
       outcome.usage = finished->usage;
+      outcome.stop = finished->stop;
       return outcome;
     } else {
       outcome.failure = std::get<FailedEvent>(*event).status;

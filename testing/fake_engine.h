@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,8 @@ struct FakeReplyScript {
   std::optional<absl::Status> failure;
   engine::FinishReason reason = engine::FinishReason::kStop;
   engine::Usage usage;
+  // The stop string that ends it.
+  std::string stop = {};
 };
 
 // Threads: any.
@@ -50,6 +53,8 @@ class FakeEngine final : public engine::Engine {
     MutexLock lock(mutex_);
     refusal_ = std::move(status);
   }
+  // Submit() calls after so many are refused as too many.
+  void set_max_requests(size_t count) { max_requests_ = count; }
   void SetFlushOutcome(engine::FlushOutcome outcome) {
     MutexLock lock(mutex_);
     flush_outcome_ = outcome;
@@ -94,6 +99,9 @@ class FakeEngine final : public engine::Engine {
     MutexLock lock(mutex_);
     if (!refusal_.ok()) {
       return refusal_;
+    }
+    if (requests_.size() >= max_requests_) {
+      return absl::ResourceExhaustedError("too many requests wait");
     }
     FakeReplyScript script = script_;
     script.usage.prompt_tokens = static_cast<uint32_t>(request.prompt.size());
@@ -143,7 +151,7 @@ class FakeEngine final : public engine::Engine {
       script_.usage.completion_tokens = static_cast<uint32_t>(next_piece_);
       return engine::FinishedEvent{
           cancelled() ? engine::FinishReason::kCancelled : script_.reason,
-          script_.usage};
+          script_.usage, script_.stop};
     }
 
     void Cancel() override {
@@ -187,6 +195,7 @@ class FakeEngine final : public engine::Engine {
 
   models::ModelInfo model_;
   uint32_t context_size_ = 4096;
+  size_t max_requests_ = std::numeric_limits<size_t>::max();
 
   mutable Mutex mutex_;
   CondVar changed_;

@@ -2,6 +2,9 @@
 #ifndef EVERWARM_TESTING_FAKE_TEXT_FRONT_H_
 #define EVERWARM_TESTING_FAKE_TEXT_FRONT_H_
 
+#include <cstddef>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +13,41 @@
 #include "server/text_front.h"
 
 namespace everwarm {
+
+// Reads "~reasoning~content@name:arguments@name:arguments"; what begins with
+// '!' does not fit.
+//
+// Threads: any.
+class FakeReplySyntax final : public models::ReplySyntax {
+ public:
+  std::optional<models::ParsedReply> Parse(const std::string& text,
+                                           bool partial) const override {
+    if (text.starts_with("!")) {
+      return std::nullopt;
+    }
+    models::ParsedReply reply;
+    std::string rest = text;
+    const auto take_until = [&](const char* ends) {
+      const size_t end = rest.find_first_of(ends);
+      const std::string taken = rest.substr(0, end);
+      rest.erase(0, end == std::string::npos ? end : end + 1);
+      return taken;
+    };
+    if (rest.starts_with("~")) {
+      rest.erase(0, 1);
+      reply.reasoning = take_until("~");
+    }
+    reply.content = take_until("@");
+    while (!rest.empty()) {
+      const bool named = rest.find(':') != std::string::npos;
+      const std::string name = take_until(":");
+      if (named || !partial) {
+        reply.tool_calls.push_back({"", name, take_until("@")});
+      }
+    }
+    return reply;
+  }
+};
 
 // Threads: any.
 class FakeTextFront final : public server::TextFront {
@@ -37,20 +75,52 @@ class FakeTextFront final : public server::TextFront {
     return tokens;
   }
 
-  // "[user]hello\n[assistant]".
+  // "[tools]look\n[user]hello\n[assistant]~hm~hi@look:{}\n[assistant]".
   absl::StatusOr<models::RenderedPrompt> RenderChat(
-      absl::Span<const models::ChatMessage> messages) const override {
+      const models::ChatPrompt& chat) const override {
     models::RenderedPrompt prompt;
-    for (const models::ChatMessage& message : messages) {
+    for (const models::ChatTool& tool : chat.tools) {
+      prompt.text += "[tools]" + tool.name + "\n";
+    }
+    for (const models::ChatMessage& message : chat.messages) {
       if (message.content == kRefused) {
         return absl::InvalidArgumentError("the template refuses it");
       }
-      prompt.text += "[" + message.role + "]" + message.content + "\n";
+      prompt.text += "[" + message.role + "]";
+      if (!message.reasoning.empty()) {
+        prompt.text += "~" + message.reasoning + "~";
+      }
+      prompt.text += message.content;
+      for (const models::ToolCall& call : message.tool_calls) {
+        prompt.text += "@" + call.name + ":" + call.arguments;
+      }
+      prompt.text += "\n";
     }
-    prompt.text += "[assistant]";
+    if (chat.continue_last) {
+      prompt.text.pop_back();
+    } else {
+      prompt.text += "[assistant]";
+      prompt.cue_bytes = std::string_view("[assistant]").size();
+    }
     prompt.add_special = false;
     prompt.stops = {"[user]"};
+    if (!chat.tools.empty() || chat.thinking) {
+      prompt.syntax = std::make_shared<FakeReplySyntax>();
+    }
+    const std::string grammar = chat.grammar + chat.json_schema;
+    if (!grammar.empty()) {
+      prompt.grammar = models::GrammarSpec{.text = grammar};
+    }
     return prompt;
+  }
+
+  // None is made; a text that holds kRefused is refused.
+  absl::StatusOr<std::shared_ptr<const models::Grammar>> CompileGrammar(
+      const models::GrammarSpec& grammar) const override {
+    if (grammar.text.find(kRefused) != std::string::npos) {
+      return absl::InvalidArgumentError("the grammar cannot be followed");
+    }
+    return std::shared_ptr<const models::Grammar>();
   }
 
   std::string Detokenize(absl::Span<const TokenId> tokens) const override {

@@ -40,7 +40,8 @@ int Main(int argc, char** argv) {
 
   ServeOptions serve;
   CLI::App* serve_app = app.add_subcommand(
-      "serve", "Answer OpenAI requests over HTTP with a GGUF model");
+      "serve",
+      "Answer OpenAI and Anthropic requests over HTTP with a GGUF model");
   serve.Register(*serve_app);
   RunOptions run;
   CLI::App* run_app =

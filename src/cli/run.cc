@@ -19,7 +19,8 @@ absl::StatusOr<engine::Request> MakeRequest(const RunOptions& options,
   engine::Request request;
   models::RenderedPrompt prompt{.text = options.prompt};
   if (!options.raw) {
-    EW_ASSIGN_OR_RETURN(prompt, text.RenderChat({{"user", options.prompt}}));
+    EW_ASSIGN_OR_RETURN(
+        prompt, text.RenderChat({.messages = {{"user", options.prompt}}}));
   }
   EW_ASSIGN_OR_RETURN(
       request.prompt,

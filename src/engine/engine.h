@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "base/ids.h"
 #include "cache/kv_cache.h"
 #include "cache/tier.h"
+#include "models/grammar.h"
 #include "models/model.h"
 
 namespace everwarm::engine {
@@ -36,6 +38,8 @@ struct SamplingParams {
   float presence_penalty = 0.0f;   // 0: off
   // Nothing: a random one.
   std::optional<uint32_t> seed;
+  // Added to the logits of these tokens.
+  std::vector<std::pair<TokenId, float>> logit_bias;
 };
 
 struct Request {
@@ -52,6 +56,16 @@ struct Request {
   // The last event waits so long at most until all that was computed is
   // durable. 0: it does not wait.
   std::chrono::milliseconds wait_durable{0};
+  // What the reply must follow; null: it is free. Shared, never changed.
+  std::shared_ptr<const models::Grammar> grammar;
+  // Control tokens whose text belongs to the reply; others have none.
+  std::vector<TokenId> shown_control_tokens;
+  // How likely each token of the reply was, beside so many of the likeliest;
+  // nothing: not asked for.
+  std::optional<uint32_t> top_logprobs;
+  // A position in the prompt that later prompts share even where they leave
+  // its end out; published like the prompt's end. 0: none.
+  TokenPos boundary = 0;
 };
 
 enum class FinishReason {
@@ -74,14 +88,30 @@ struct Usage {
   std::chrono::nanoseconds decode{0};   // from the first to the last token
 };
 
+// A token and the natural logarithm of its probability, by the model alone:
+// before penalties, bias, temperature and grammar.
+struct TokenLogprob {
+  TokenId token = 0;
+  float logprob = 0.0f;
+};
+// A token of the reply and the likeliest at its place, most likely first.
+struct ChosenToken {
+  TokenLogprob chosen;
+  std::vector<TokenLogprob> top;
+};
+
 // A piece of the reply: whole UTF-8 characters, nothing of a stop string.
 struct TextEvent {
   std::string text;
+  // Only if asked for: the tokens that are complete with this piece.
+  std::vector<ChosenToken> tokens = {};
 };
 // The last event of every reply that was not refused.
 struct FinishedEvent {
   FinishReason reason = FinishReason::kStop;
   Usage usage;
+  // The stop string that ended it; empty: none did.
+  std::string stop = {};
 };
 // The last event of a reply that failed; kInternal or kResourceExhausted.
 struct FailedEvent {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/logprobs.h"
+
 namespace everwarm::engine {
 
 Generation::Generation(Request request, std::shared_ptr<ReplyChannel> channel,
@@ -68,8 +70,7 @@ bool Generation::WantsLogits(size_t count) const {
 
 void Generation::BeginDecode(uint32_t vocab_size) {
   if (sampler_ == nullptr) {
-    sampler_ = std::make_unique<Sampler>(request_.sampling, vocab_size,
-                                         request_.prompt);
+    sampler_ = std::make_unique<Sampler>(request_, vocab_size);
   }
   phase_ = Phase::kDecode;
 }
@@ -77,6 +78,10 @@ void Generation::BeginDecode(uint32_t vocab_size) {
 void Generation::TakeLogits(absl::Span<const float> logits,
                             uint32_t context_size) {
   const absl::StatusOr<TokenId> token = sampler_->Sample(logits);
+  if (absl::IsOutOfRange(token.status())) {
+    Finish(FinishReason::kStop);
+    return;
+  }
   if (!token.ok()) {
     Fail(token.status());
     return;
@@ -92,7 +97,13 @@ void Generation::TakeLogits(absl::Span<const float> logits,
     Finish(FinishReason::kStop);
     return;
   }
-  channel_->SendText(stream_.Add(text_->Piece(*token)));
+  const std::string piece = PieceOf(*token);
+  reply_bytes_ += piece.size();
+  if (request_.top_logprobs.has_value()) {
+    held_tokens_.push_back(
+        {LogprobsOf(logits, *token, *request_.top_logprobs), reply_bytes_});
+  }
+  SendText(stream_.Add(piece));
   generated_.push_back(*token);
   if (stream_.stopped()) {
     Finish(FinishReason::kStop);
@@ -102,13 +113,30 @@ void Generation::TakeLogits(absl::Span<const float> logits,
   }
 }
 
+void Generation::SendText(std::string text) {
+  TextEvent event{std::move(text)};
+  while (!held_tokens_.empty() &&
+         held_tokens_.front().end <= stream_.sent_bytes()) {
+    event.tokens.push_back(std::move(held_tokens_.front().token));
+    held_tokens_.pop_front();
+  }
+  channel_->SendText(std::move(event));
+}
+
+std::string Generation::PieceOf(TokenId token) const {
+  const std::vector<TokenId>& shown = request_.shown_control_tokens;
+  return std::find(shown.begin(), shown.end(), token) == shown.end()
+             ? text_->Piece(token)
+             : text_->PieceWithControl(token);
+}
+
 void Generation::Finish(FinishReason reason) {
   if (phase_ == Phase::kFinished) {
     return;
   }
   phase_ = Phase::kFinished;
   reason_ = reason;
-  channel_->SendText(stream_.Finish());
+  SendText(stream_.Finish());
 }
 
 void Generation::Fail(absl::Status status) {

@@ -2,6 +2,7 @@
 #ifndef EVERWARM_ENGINE_GENERATION_H_
 #define EVERWARM_ENGINE_GENERATION_H_
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,10 +82,15 @@ class Generation {
   void Fail(absl::Status status);
   // How it ended; nothing while it runs, or when it failed.
   std::optional<FinishReason> reason() const { return reason_; }
+  // The stop string that ended it; empty: none did.
+  const std::string& stop() const { return stream_.stop(); }
   // Gives the blocks back. What was published stays.
   void ReleaseSequence() { sequence_.reset(); }
 
  private:
+  void SendText(std::string text);
+  std::string PieceOf(TokenId token) const;
+
   Request request_;
   std::shared_ptr<ReplyChannel> channel_;
   const TokenText* text_;
@@ -94,6 +100,14 @@ class Generation {
   std::unique_ptr<cache::Sequence> sequence_;
   std::unique_ptr<Sampler> sampler_;
   TextStream stream_;
+  // Tokens whose text has not been sent, and where it ends in the reply's
+  // bytes.
+  struct HeldToken {
+    ChosenToken token;
+    size_t end = 0;
+  };
+  std::deque<HeldToken> held_tokens_;
+  size_t reply_bytes_ = 0;
   // The last one has no KV yet.
   std::vector<TokenId> generated_;
   Usage usage_;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "cache/kv_cache.h"
 #include "testing/engine_harness.h"
 #include "testing/fake_model.h"
@@ -82,10 +83,13 @@ class World {
   FakeModel& model() { return model_; }
   LocalEngine& engine() { return *engine_; }
 
-  std::unique_ptr<Reply> Ask(std::vector<TokenId> prompt, uint32_t max_tokens) {
-    auto reply = engine_->Submit(GreedyRequest(std::move(prompt), max_tokens));
+  std::unique_ptr<Reply> Ask(Request request) {
+    auto reply = engine_->Submit(std::move(request));
     EXPECT_TRUE(reply.ok()) << reply.status();
     return std::move(reply).value();
+  }
+  std::unique_ptr<Reply> Ask(std::vector<TokenId> prompt, uint32_t max_tokens) {
+    return Ask(GreedyRequest(std::move(prompt), max_tokens));
   }
   Outcome Answer(std::vector<TokenId> prompt, uint32_t max_tokens) {
     return ReadAll(*Ask(std::move(prompt), max_tokens));
@@ -173,6 +177,102 @@ TEST_P(LocalEngineTest, TheNextTurnReusesPromptAndReply) {
   // The reply's last token was never computed.
   EXPECT_EQ(next.usage.reuse.cached, 149u);
   EXPECT_EQ(next.text, Cold(history, 10, GetParam()).text);
+}
+
+// A later prompt leaves this one inside its end, as chat templates do.
+TEST_P(LocalEngineTest, ABoundaryInThePromptIsAResumePoint) {
+  World world(GetParam());
+  for (const TokenPos boundary : {150u, 160u, 199u}) {
+    const auto prompt = SomePrompt(200, static_cast<TokenId>(boundary));
+    Request request = GreedyRequest(prompt, 30);
+    request.boundary = boundary;
+    const Outcome first = ReadAll(*world.Ask(std::move(request)));
+    EXPECT_EQ(first.text, Cold(prompt, 30, GetParam()).text);
+    std::vector<TokenId> second(prompt.begin(), prompt.begin() + boundary);
+    for (TokenId i = 0; i < 60; ++i) {
+      second.push_back((i * 7 + 3) % kEndToken);
+    }
+    // The second turn goes on from the boundary, and a third from the end of
+    // the second.
+    Outcome outcome = world.Answer(second, 10);
+    EXPECT_EQ(outcome.usage.reuse.cached, boundary);
+    EXPECT_EQ(outcome.text, Cold(second, 10, GetParam()).text);
+    const auto length = static_cast<TokenPos>(second.size());
+    second.push_back(1);
+    second.push_back(2);
+    outcome = world.Answer(second, 10);
+    EXPECT_EQ(outcome.usage.reuse.cached, length);
+    EXPECT_EQ(outcome.text, Cold(second, 10, GetParam()).text);
+  }
+}
+
+TEST(LocalEngineTest, EachTokenComesWithItsProbabilityWhenAskedFor) {
+  World world(0);
+  Request request = GreedyRequest(SomePrompt(30, 8), 20);
+  EXPECT_TRUE(ReadAll(*world.Ask(request)).tokens.empty());
+  request.top_logprobs = 3;
+  const Outcome outcome = ReadAll(*world.Ask(request));
+  ASSERT_EQ(outcome.tokens.size(), 20u);
+  std::string text;
+  for (const ChosenToken& token : outcome.tokens) {
+    absl::StrAppend(&text, "t", token.chosen.token, " ");
+    ASSERT_EQ(token.top.size(), 3u);
+    // Greedy: the likeliest was chosen.
+    EXPECT_EQ(token.top[0].token, token.chosen.token);
+    EXPECT_EQ(token.top[0].logprob, token.chosen.logprob);
+    EXPECT_LE(token.chosen.logprob, 0.0f);
+  }
+  EXPECT_EQ(text, outcome.text);
+}
+
+TEST(LocalEngineTest, TokensThatAStopStringCutsHaveNoProbabilityEither) {
+  World world(0);
+  Request request = GreedyRequest(SomePrompt(30, 8), 20);
+  const std::string whole = ReadAll(*world.Ask(request)).text;
+  request.top_logprobs = 0;
+  // From the middle of a token to the middle of another.
+  const size_t at = whole.find(' ', whole.size() / 2) + 2;
+  request.stops = {whole.substr(at, 6)};
+  const Outcome outcome = ReadAll(*world.Ask(request));
+  EXPECT_EQ(outcome.stop, request.stops[0]);
+  EXPECT_EQ(outcome.text, whole.substr(0, whole.find(request.stops[0])));
+  std::string text;
+  for (const ChosenToken& token : outcome.tokens) {
+    absl::StrAppend(&text, "t", token.chosen.token, " ");
+  }
+  EXPECT_TRUE(outcome.text.starts_with(text));
+  EXPECT_LT(text.size(), outcome.text.size());
+  // All but the one that the stop string begins in.
+  EXPECT_EQ(outcome.text.find(' ', text.size()), std::string::npos);
+}
+
+TEST(LocalEngineTest, ControlTokensHaveTextOnlyWhereTheyAreShown) {
+  World world(0);
+  Request request = GreedyRequest(SomePrompt(30, 8), 20);
+  request.top_logprobs = 0;
+  const Outcome plain = ReadAll(*world.Ask(request));
+  const TokenId shown = plain.tokens[3].chosen.token;
+  request.shown_control_tokens = {shown};
+  const Outcome outcome = ReadAll(*world.Ask(request));
+  std::string text;
+  for (const ChosenToken& token : plain.tokens) {
+    const std::string name = std::to_string(token.chosen.token);
+    text += token.chosen.token == shown ? "<t" : "t";
+    text += name;
+    text += token.chosen.token == shown ? "> " : " ";
+  }
+  EXPECT_EQ(outcome.text, text);
+}
+
+TEST(LocalEngineTest, ABiasChangesWhatIsChosen) {
+  World world(0);
+  Request request = GreedyRequest(SomePrompt(30, 8), 20);
+  request.sampling.logit_bias = {{42, 1e6f}};
+  std::string text;
+  for (int i = 0; i < 20; ++i) {
+    text += "t42 ";
+  }
+  EXPECT_EQ(ReadAll(*world.Ask(request)).text, text);
 }
 
 TEST(LocalEngineTest, APromptOfOneTokenIsAnswered) {

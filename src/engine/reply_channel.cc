@@ -1,18 +1,22 @@
 #include "engine/reply_channel.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace everwarm::engine {
 
-void ReplyChannel::SendText(std::string text) {
-  if (text.empty()) {
+void ReplyChannel::SendText(TextEvent event) {
+  if (event.text.empty() && event.tokens.empty()) {
     return;
   }
   MutexLock lock(mutex_);
   if (closed_) {
     return;
   }
-  text_ += text;
+  text_.text += event.text;
+  std::move(event.tokens.begin(), event.tokens.end(),
+            std::back_inserter(text_.tokens));
   arrived_.NotifyOne();
 }
 
@@ -31,8 +35,8 @@ std::optional<ReplyEvent> ReplyChannel::Next(
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   MutexLock lock(mutex_);
   for (;;) {
-    if (!text_.empty()) {
-      return TextEvent{std::exchange(text_, {})};
+    if (!text_.text.empty() || !text_.tokens.empty()) {
+      return std::exchange(text_, {});
     }
     if (last_.has_value()) {
       return std::exchange(last_, std::nullopt);

@@ -21,7 +21,7 @@ namespace everwarm::engine {
 //          of a reply is bounded by its max_tokens.
 class ReplyChannel {
  public:
-  void SendText(std::string text);
+  void SendText(TextEvent event);
   // The last event; later ones are ignored.
   void SendLast(ReplyEvent event);
 
@@ -33,7 +33,7 @@ class ReplyChannel {
  private:
   Mutex mutex_;
   CondVar arrived_;
-  std::string text_ ABSL_GUARDED_BY(mutex_);
+  TextEvent text_ ABSL_GUARDED_BY(mutex_);
   std::optional<ReplyEvent> last_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::atomic<bool> cancelled_{false};

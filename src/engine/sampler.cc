@@ -1,9 +1,11 @@
 #include "engine/sampler.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/status_macros.h"
 #include "llama.h"
 
 namespace everwarm::engine {
@@ -31,8 +33,11 @@ struct Sampler::Chain {
   }
 };
 
-Sampler::Sampler(const SamplingParams& params, uint32_t vocab_size,
-                 absl::Span<const TokenId> prompt) {
+Sampler::Sampler(const Request& request, uint32_t vocab_size)
+    : logit_bias_(request.sampling.logit_bias),
+      grammar_(request.grammar == nullptr ? nullptr
+                                          : request.grammar->Clone()) {
+  const SamplingParams& params = request.sampling;
   const bool greedy = params.temperature <= 0.0f;
   if (greedy && !HasPenalties(params)) {
     return;
@@ -59,7 +64,7 @@ Sampler::Sampler(const SamplingParams& params, uint32_t vocab_size,
     chain_->Add(
         llama_sampler_init_dist(params.seed.value_or(LLAMA_DEFAULT_SEED)));
   }
-  for (const TokenId token : prompt) {
+  for (const TokenId token : request.prompt) {
     llama_sampler_accept(chain_->samplers, token);
   }
 }
@@ -67,6 +72,49 @@ Sampler::Sampler(const SamplingParams& params, uint32_t vocab_size,
 Sampler::~Sampler() = default;
 
 absl::StatusOr<TokenId> Sampler::Sample(absl::Span<const float> logits) {
+  if (!logit_bias_.empty()) {
+    changed_.assign(logits.begin(), logits.end());
+    for (const auto& [token, bias] : logit_bias_) {
+      changed_[static_cast<size_t>(token)] += bias;
+    }
+    logits = changed_;
+  }
+  const absl::StatusOr<TokenId> token =
+      grammar_ == nullptr ? Choose(logits) : SampleInGrammar(logits);
+  if (!token.ok()) {
+    return token;
+  }
+  if (chain_ != nullptr) {
+    llama_sampler_accept(chain_->samplers, *token);
+  }
+  if (grammar_ != nullptr) {
+    EW_RETURN_IF_ERROR(grammar_->Accept(*token));
+  }
+  return token;
+}
+
+// Looking at one token is cheap and mostly enough; the whole vocabulary is
+// compared with the grammar only when that one does not fit.
+absl::StatusOr<TokenId> Sampler::SampleInGrammar(
+    absl::Span<const float> logits) {
+  absl::StatusOr<TokenId> token = Choose(logits);
+  if (token.ok() && !grammar_->Allows(*token)) {
+    if (logits.data() != changed_.data()) {
+      changed_.assign(logits.begin(), logits.end());
+    }
+    grammar_->Mask(absl::MakeSpan(changed_));
+    const bool possible =
+        std::any_of(changed_.begin(), changed_.end(),
+                    [](float logit) { return std::isfinite(logit); });
+    if (!possible) {
+      return absl::OutOfRangeError("no token continues the grammar");
+    }
+    token = Choose(changed_);
+  }
+  return token;
+}
+
+absl::StatusOr<TokenId> Sampler::Choose(absl::Span<const float> logits) {
   size_t best = logits.size();
   for (size_t i = 0; i < logits.size(); ++i) {
     if (std::isfinite(logits[i]) &&
@@ -91,9 +139,7 @@ absl::StatusOr<TokenId> Sampler::Sample(absl::Span<const float> logits) {
   if (array.selected < 0 || static_cast<size_t>(array.selected) >= array.size) {
     return absl::InternalError("the samplers chose no token");
   }
-  const TokenId token = array.data[array.selected].id;
-  llama_sampler_accept(chain_->samplers, token);
-  return token;
+  return array.data[array.selected].id;
 }
 
 }  // namespace everwarm::engine

@@ -5,10 +5,18 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace everwarm::engine {
 namespace {
+
+Request With(const SamplingParams& params, std::vector<TokenId> prompt = {}) {
+  Request request;
+  request.sampling = params;
+  request.prompt = std::move(prompt);
+  return request;
+}
 
 SamplingParams Greedy() {
   SamplingParams params;
@@ -17,18 +25,18 @@ SamplingParams Greedy() {
 }
 
 TEST(SamplerTest, GreedyTakesTheLargestAndTheFirstOfEquals) {
-  Sampler sampler(Greedy(), 4, {});
+  Sampler sampler(With(Greedy()), 4);
   EXPECT_EQ(sampler.Sample({1, 3, 2, 3}).value(), 1);
   EXPECT_EQ(sampler.Sample({-5, -7, -6, -9}).value(), 0);
 }
 
 TEST(SamplerTest, LogitsThatAreNotFiniteAreNeverChosen) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  Sampler greedy(Greedy(), 3, {});
+  Sampler greedy(With(Greedy()), 3);
   EXPECT_EQ(greedy.Sample({nan, 1, INFINITY}).value(), 1);
   EXPECT_EQ(greedy.Sample({nan, nan, -INFINITY}).status().code(),
             absl::StatusCode::kInternal);
-  Sampler random(SamplingParams{.seed = 1}, 3, {});
+  Sampler random(With({.seed = 1}), 3);
   EXPECT_EQ(random.Sample({nan, 1, -INFINITY}).value(), 1);
 }
 
@@ -37,7 +45,7 @@ TEST(SamplerTest, TheSameSeedGivesTheSameTokensAndAnotherDoesNot) {
   const auto draw = [&](uint32_t seed) {
     SamplingParams params{.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0};
     params.seed = seed;
-    Sampler sampler(params, 50, {});
+    Sampler sampler(With(params), 50);
     std::vector<TokenId> tokens;
     for (int i = 0; i < 20; ++i) {
       tokens.push_back(sampler.Sample(logits).value());
@@ -51,7 +59,7 @@ TEST(SamplerTest, TheSameSeedGivesTheSameTokensAndAnotherDoesNot) {
 TEST(SamplerTest, TopKKeepsOnlyTheLargest) {
   SamplingParams params{.temperature = 5, .top_k = 2, .top_p = 1, .min_p = 0};
   params.seed = 3;
-  Sampler sampler(params, 5, {});
+  Sampler sampler(With(params), 5);
   std::set<TokenId> seen;
   for (int i = 0; i < 200; ++i) {
     seen.insert(sampler.Sample({0, 9, 1, 9.5, 2}).value());
@@ -62,10 +70,24 @@ TEST(SamplerTest, TopKKeepsOnlyTheLargest) {
 TEST(SamplerTest, ARepeatPenaltyCountsThePromptToo) {
   SamplingParams params = Greedy();
   params.repeat_penalty = 2.0f;
-  Sampler fresh(params, 3, {});
+  Sampler fresh(With(params), 3);
   EXPECT_EQ(fresh.Sample({1.0f, 1.5f, 0.1f}).value(), 1);
-  Sampler seen(params, 3, {1});
+  Sampler seen(With(params, {1}), 3);
   EXPECT_EQ(seen.Sample({1.0f, 1.5f, 0.1f}).value(), 0);
+}
+
+TEST(SamplerTest, ABiasIsAddedToItsTokensAlone) {
+  SamplingParams params = Greedy();
+  params.logit_bias = {{0, 5.0f}, {2, -1.0f}};
+  Sampler up(With(params), 3);
+  EXPECT_EQ(up.Sample({1.0f, 2.0f, 6.5f}).value(), 0);
+  params.logit_bias = {{1, -100.0f}};
+  Sampler banned(With(params), 3);
+  EXPECT_EQ(banned.Sample({1.0f, 50.0f, 0.0f}).value(), 0);
+  // However many are banned, one is chosen.
+  params.logit_bias = {{0, -100.0f}, {1, -100.0f}, {2, -100.0f}};
+  Sampler all(With(params), 3);
+  EXPECT_EQ(all.Sample({1.0f, 2.0f, 0.0f}).value(), 1);
 }
 
 }  // namespace

@@ -231,6 +231,10 @@ std::vector<uint32_t> Scheduler::Plan() {
     replies += decoding ? 1 : 0;
     StepCandidate candidate{decoding, generation.sequence()->length(),
                             static_cast<uint32_t>(generation.left())};
+    if (const TokenPos boundary = generation.request().boundary;
+        candidate.length < boundary) {
+      candidate.border = boundary;
+    }
     for (const Entry& other : running_) {
       if (other.following.has_value() &&
           other.following->leader == running_[i].arrival &&
@@ -368,7 +372,7 @@ void Scheduler::TakeResult(const Batch::Part& part,
 bool Scheduler::ShouldPublish(const Generation& generation, bool prefill,
                               bool prompt_done) const {
   const TokenPos length = generation.length();
-  if (prompt_done) {
+  if (prompt_done || (prefill && length == generation.request().boundary)) {
     return true;
   }
   const TokenPos every =
@@ -404,13 +408,13 @@ void Scheduler::End(const Generation& generation, std::vector<TokenId> tokens) {
   Count(generation);
   if (generation.reason().has_value()) {
     const bool cancelled = *generation.reason() == FinishReason::kCancelled;
-    endings_.Add({.channel = generation.channel(),
-                  .event = {*generation.reason(), generation.usage()},
-                  .tokens = std::move(tokens),
-                  .name_space = generation.request().name_space,
-                  .wait_durable = cancelled
-                                      ? std::chrono::milliseconds(0)
-                                      : generation.request().wait_durable});
+    endings_.Add(
+        {.channel = generation.channel(),
+         .event = {*generation.reason(), generation.usage(), generation.stop()},
+         .tokens = std::move(tokens),
+         .name_space = generation.request().name_space,
+         .wait_durable = cancelled ? std::chrono::milliseconds(0)
+                                   : generation.request().wait_durable});
   }
 }
 

@@ -23,7 +23,8 @@ struct StepCandidate {
   TokenPos length = 0;
   // Tokens that are to be computed behind them; at least 1.
   uint32_t left = 1;
-  // A step of its own ends here: others wait for what is before it.
+  // A step of its own ends here: what is before it is published, for others
+  // that wait or for later prompts.
   TokenPos border = kNoBorder;
 };
 

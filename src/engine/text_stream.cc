@@ -89,10 +89,18 @@ std::string TextStream::Add(std::string_view bytes) {
   held_.append(bytes);
   size_t first = std::string::npos;
   for (const std::string& stop : stops_) {
-    first = std::min(first, held_.find(stop));
+    const size_t found = held_.find(stop);
+    if (found == std::string::npos) {
+      continue;
+    }
+    if (found < first || (found == first && stop.size() > stop_.size())) {
+      first = found;
+      stop_ = stop;
+    }
   }
   if (first != std::string::npos) {
     stopped_ = true;
+    sent_bytes_ += first;
     std::string text =
         ValidUtf8(std::string_view(held_).substr(0, first), nullptr);
     held_.clear();
@@ -103,11 +111,13 @@ std::string TextStream::Add(std::string_view bytes) {
   std::string text =
       ValidUtf8(std::string_view(held_).substr(0, sendable), &incomplete);
   held_.erase(0, sendable - incomplete);
+  sent_bytes_ += sendable - incomplete;
   return text;
 }
 
 std::string TextStream::Finish() {
   std::string text = stopped_ ? "" : ValidUtf8(held_, nullptr);
+  sent_bytes_ += held_.size();
   held_.clear();
   return text;
 }

@@ -3,6 +3,7 @@
 #ifndef EVERWARM_ENGINE_TEXT_STREAM_H_
 #define EVERWARM_ENGINE_TEXT_STREAM_H_
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,10 @@ class TextStream {
   // returned and stopped() is true from then on.
   std::string Add(std::string_view bytes);
   bool stopped() const { return stopped_; }
+  // The one that was complete, the longest of several; empty before.
+  const std::string& stop() const { return stop_; }
+  // How many of the bytes that were added are in the texts returned so far.
+  size_t sent_bytes() const { return sent_bytes_; }
 
   // The end has come without a stop string: what was held back. Bytes of an
   // incomplete character become U+FFFD.
@@ -31,7 +36,9 @@ class TextStream {
 
   std::vector<std::string> stops_;
   std::string held_;
+  size_t sent_bytes_ = 0;
   bool stopped_ = false;
+  std::string stop_;
 };
 
 // `text` with every byte that is not part of valid UTF-8 replaced by U+FFFD. An

@@ -90,5 +90,24 @@ TEST(TextStreamTest, PiecesJoinToTheSameTextHoweverTheyAreCut) {
   }
 }
 
+TEST(TextStreamTest, ItSaysWhichStopStringEndedItAndHowMuchWasSent) {
+  TextStream stream({"end", "end of", "x"});
+  EXPECT_EQ(stream.Add("a e"), "a ");
+  EXPECT_EQ(stream.sent_bytes(), 2u);
+  EXPECT_EQ(stream.stop(), "");
+  EXPECT_EQ(stream.Add("nd of x"), "");
+  EXPECT_TRUE(stream.stopped());
+  EXPECT_EQ(stream.stop(), "end of");
+  EXPECT_EQ(stream.sent_bytes(), 2u);
+  EXPECT_EQ(stream.Finish(), "");
+  EXPECT_EQ(stream.sent_bytes(), 2u);
+  TextStream open({"zzz"});
+  EXPECT_EQ(open.Add("az"), "a");
+  EXPECT_EQ(open.sent_bytes(), 1u);
+  EXPECT_EQ(open.Add("\xc3"), "z");
+  EXPECT_EQ(open.Finish(), "\xEF\xBF\xBD");
+  EXPECT_EQ(open.sent_bytes(), 3u);
+}
+
 }  // namespace
 }  // namespace everwarm::engine

@@ -15,6 +15,8 @@ class TokenText {
   virtual ~TokenText() = default;
   // The bytes of a token, possibly a part of a UTF-8 sequence.
   virtual std::string Piece(TokenId token) const = 0;
+  // The same, with a control token as its text.
+  virtual std::string PieceWithControl(TokenId token) const = 0;
   virtual bool IsEndOfGeneration(TokenId token) const = 0;
 };
 
@@ -25,6 +27,9 @@ class VocabularyTokenText final : public TokenText {
       : vocabulary_(vocabulary) {}
   std::string Piece(TokenId token) const override {
     return vocabulary_->Piece(token);
+  }
+  std::string PieceWithControl(TokenId token) const override {
+    return vocabulary_->PieceWithControl(token);
   }
   bool IsEndOfGeneration(TokenId token) const override {
     return vocabulary_->IsEndOfGeneration(token);

@@ -171,7 +171,7 @@ TEST_P(VocabularyTest, ChatsEndWhereTheReplyBegins) {
                                              {"user", "Hi!"},
                                              {"assistant", "Hello."},
                                              {"user", "And now?"}};
-  const auto prompt = (*chat)->Render(messages);
+  const auto prompt = (*chat)->Render({.messages = messages});
   ASSERT_TRUE(prompt.ok()) << prompt.status();
   // Both files use ChatML: one says so, the other has no template.
   EXPECT_EQ(prompt->text,

@@ -95,19 +95,19 @@ TEST(ChatTemplateLoadTest, ATemplateThatRaisesIsRefusedInItsWords) {
   const std::string path = dir.File("tiny.gguf");
   TinyGguf tiny = RecursingVocabulary();
   tiny.strings["tokenizer.chat_template"] =
-      "{% for message in messages %}{% if message['role'] == 'tool' %}"
-      "{{ raise_exception('no tools here') }}{% endif %}"
+      "{% for message in messages %}{% if message['role'] == 'system' %}"
+      "{{ raise_exception('no orders here') }}{% endif %}"
       "{{ message['content'] }}{% endfor %}";
   ASSERT_TRUE(tiny.Write(path));
   const auto vocabulary = Vocabulary::Load(path);
   ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
   const auto chat = ChatTemplate::Load(**vocabulary);
   ASSERT_TRUE(chat.ok()) << chat.status();
-  const std::vector<ChatMessage> messages = {{"user", "hi"}, {"tool", "x"}};
-  const auto prompt = (*chat)->Render(messages);
+  const auto prompt =
+      (*chat)->Render({.messages = {{"user", "hi"}, {"system", "x"}}});
   EXPECT_EQ(prompt.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(prompt.status().message()),
-              HasSubstr("no tools here"));
+              HasSubstr("no orders here"));
 }
 
 }  // namespace

@@ -17,6 +17,25 @@ std::string Payload(const absl::Status& status, const char* name) {
   return payload ? std::string(*payload) : std::string();
 }
 
+const char* AnthropicType(int http_status) {
+  switch (http_status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    default:
+      return http_status >= 500 ? "api_error" : kInvalidRequestType;
+  }
+}
+
 }  // namespace
 
 absl::Status InvalidRequest(const std::string& message,
@@ -134,6 +153,13 @@ std::string ErrorBody(const ApiError& error) {
                      {"type", error.type},
                      {"param", or_null(error.param)},
                      {"code", or_null(error.code)}}}});
+}
+
+std::string AnthropicErrorBody(const ApiError& error) {
+  return DumpJson({{"type", "error"},
+                   {"error",
+                    {{"type", AnthropicType(error.http_status)},
+                     {"message", error.message}}}});
 }
 
 }  // namespace everwarm::server

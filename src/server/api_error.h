@@ -44,6 +44,8 @@ ApiError HttpError(int http_status, std::string_view detail);
 
 // {"error": {...}}, always valid UTF-8.
 std::string ErrorBody(const ApiError& error);
+// {"type": "error", "error": {...}}: the same in Anthropic's form.
+std::string AnthropicErrorBody(const ApiError& error);
 
 }  // namespace everwarm::server
 

@@ -74,11 +74,67 @@ TEST(ChatMessagesTest, PartsThatAreNotTextAreRefusedWithTheirPlace) {
   }
 }
 
-TEST(ChatMessagesTest, ToolCallsInTheHistoryAreNotDroppedInSilence) {
-  const ApiError error = ErrorOf(R"([{"role":"user","content":"a"},
-      {"role":"assistant","content":null,"tool_calls":[{"id":"1"}]}])");
-  EXPECT_EQ(error.http_status, 400);
-  EXPECT_EQ(error.param, "messages[1].tool_calls");
+TEST(ChatMessagesTest, CallsAndTheirResultsAreRead) {
+  const auto messages = Parse(R"([{"role":"user","content":"a"},
+      {"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[
+        {"id":"c1","type":"function",
+         "function":{"name":"look","arguments":"{\"z\":1}"}},
+        {"id":"c2","function":{"name":"stop","arguments":""}}]},
+      {"role":"tool","tool_call_id":"c2","content":[
+        {"type":"text","text":"one"},{"type":"text","text":"two"}]},
+      {"role":"tool","tool_call_id":"c1","name":"other","content":"b"},
+      {"role":"tool","tool_call_id":"c9","content":null}])");
+  ASSERT_TRUE(messages.ok()) << messages.status();
+  const models::ChatMessage& call = (*messages)[1];
+  EXPECT_EQ(call.content, "");
+  EXPECT_EQ(call.reasoning, "hm");
+  ASSERT_EQ(call.tool_calls.size(), 2u);
+  EXPECT_EQ(call.tool_calls[0].id, "c1");
+  EXPECT_EQ(call.tool_calls[0].name, "look");
+  EXPECT_EQ(call.tool_calls[0].arguments, "{\"z\":1}");
+  EXPECT_EQ((*messages)[2].content, "one\ntwo");
+  EXPECT_EQ((*messages)[2].tool_call_id, "c2");
+  // The name of the call that it answers, unless it has its own.
+  EXPECT_EQ((*messages)[2].tool_name, "stop");
+  EXPECT_EQ((*messages)[3].tool_name, "other");
+  EXPECT_EQ((*messages)[4].tool_name, "");
+}
+
+TEST(ChatMessagesTest, EveryFormOfNothingBesideACallIsTheSame) {
+  for (const char* content :
+       {"", R"("content":null,)", R"("content":"",)", R"("content":[],)"}) {
+    const auto messages =
+        Parse(std::string(R"([{"role":"assistant",)") + content +
+              R"("tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}])");
+    ASSERT_TRUE(messages.ok()) << content << messages.status();
+    EXPECT_EQ(messages->front().content, "");
+    EXPECT_EQ(messages->front().tool_calls.size(), 1u);
+  }
+}
+
+TEST(ChatMessagesTest, WrongCallsNameTheirPlace) {
+  for (const char* calls :
+       {"7", "{}", "[7]", R"([{"id":"1"}])", R"([{"function":7}])",
+        R"([{"function":{"arguments":"{}"}}])",
+        R"([{"function":{"name":"f","arguments":"{"}}])",
+        R"([{"function":{"name":"f","arguments":"[]"}}])",
+        R"([{"function":{"name":"f","arguments":{}}}])",
+        R"([{"id":7,"function":{"name":"f"}}])"}) {
+    const ApiError error = ErrorOf(
+        std::string(R"([{"role":"assistant","tool_calls":)") + calls + "}]");
+    EXPECT_EQ(error.http_status, 400) << calls;
+    EXPECT_TRUE(error.param.starts_with("messages[0].tool_calls"))
+        << calls << error.param;
+  }
+}
+
+TEST(ChatMessagesTest, ArgumentsNestNoDeeperThanABodyMay) {
+  models::ToolCall call{"c", "f", "{\"a\":"};
+  call.arguments += std::string(90, '[') + std::string(90, ']') + "}";
+  EXPECT_TRUE(CheckToolCall(call, "x").ok());
+  call.arguments =
+      "{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  EXPECT_FALSE(CheckToolCall(call, "x").ok());
 }
 
 TEST(ChatMessagesTest, WhatIsNoConversationIsRefused) {

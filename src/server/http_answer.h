@@ -25,7 +25,11 @@ struct Route {
 using Routes = std::vector<Route>;
 
 void SetJson(httplib::Response& response, int status, const Json& body);
+// In OpenAI's form.
 void SetError(httplib::Response& response, const ApiError& error);
+// In the form of the API that the request's path belongs to.
+void SetError(const httplib::Request& request, httplib::Response& response,
+              const ApiError& error);
 
 }  // namespace everwarm::server
 

@@ -84,6 +84,28 @@ absl::StatusOr<std::string> RequiredString(const Json& object,
   return *std::move(value);
 }
 
+absl::StatusOr<std::string> StringIn(const Json& object, const char* name,
+                                     const std::string& where) {
+  if (FindField(object, name) == nullptr) {
+    return std::string();
+  }
+  return RequiredStringIn(object, name, where);
+}
+
+absl::StatusOr<std::string> RequiredStringIn(const Json& object,
+                                             const char* name,
+                                             const std::string& where) {
+  const Json* value = FindField(object, name);
+  if (value != nullptr && value->is_string()) {
+    return value->get<std::string>();
+  }
+  const std::string field = absl::StrCat(where, ".", name);
+  return InvalidRequest(
+      absl::StrCat("'", field, "' must be a string, and is ",
+                   value == nullptr ? "missing" : Quoted(*value)),
+      field);
+}
+
 absl::StatusOr<bool> BoolOr(const Json& object, const char* name,
                             bool otherwise) {
   const Json* value = FindField(object, name);

@@ -23,6 +23,13 @@ absl::StatusOr<std::optional<std::string>> OptionalString(const Json& object,
                                                           const char* name);
 absl::StatusOr<std::string> RequiredString(const Json& object,
                                            const char* name);
+// The same for an object at the place `where` in the body, which errors name;
+// StringIn() is empty when the field is absent.
+absl::StatusOr<std::string> StringIn(const Json& object, const char* name,
+                                     const std::string& where);
+absl::StatusOr<std::string> RequiredStringIn(const Json& object,
+                                             const char* name,
+                                             const std::string& where);
 absl::StatusOr<bool> BoolOr(const Json& object, const char* name,
                             bool otherwise);
 

@@ -1,15 +1,20 @@
 #include "server/json_text.h"
 
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "server/api_error.h"
 
 namespace everwarm::server {
 namespace {
 
-// Counts brackets outside strings; whether they match is the parser's business.
-bool NestedTooDeep(std::string_view body) {
-  int depth = 0;
+// What would cost far more than its bytes. Looks at brackets and colons outside
+// strings; whether they match is the parser's business.
+absl::Status CheckShape(std::string_view body) {
+  // Colons so far in each open bracket.
+  std::vector<int> keys;
   bool in_string = false;
   for (size_t i = 0; i < body.size(); ++i) {
     const char c = body[i];
@@ -19,28 +24,28 @@ bool NestedTooDeep(std::string_view body) {
       } else if (c == '"') {
         in_string = false;
       }
-      continue;
-    }
-    if (c == '"') {
+    } else if (c == '"') {
       in_string = true;
     } else if (c == '[' || c == '{') {
-      if (++depth > kMaxJsonDepth) {
-        return true;
+      keys.push_back(0);
+      if (keys.size() > size_t{kMaxJsonDepth}) {
+        return InvalidRequest(absl::StrCat("the body nests more than ",
+                                           kMaxJsonDepth, " levels of JSON"));
       }
-    } else if (c == ']' || c == '}') {
-      --depth;
+    } else if ((c == ']' || c == '}') && !keys.empty()) {
+      keys.pop_back();
+    } else if (c == ':' && !keys.empty() && ++keys.back() > kMaxJsonKeys) {
+      return InvalidRequest(absl::StrCat(
+          "the body has an object with more than ", kMaxJsonKeys, " keys"));
     }
   }
-  return false;
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::StatusOr<Json> ParseJsonObject(std::string_view body) {
-  if (NestedTooDeep(body)) {
-    return InvalidRequest(absl::StrCat("the body nests more than ",
-                                       kMaxJsonDepth, " levels of JSON"));
-  }
+  EW_RETURN_IF_ERROR(CheckShape(body));
   Json value;
   try {
     value = Json::parse(body);

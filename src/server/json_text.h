@@ -10,14 +10,19 @@
 
 namespace everwarm::server {
 
-using Json = nlohmann::json;
+// Keeps the order of keys: that of a schema's properties is the order in which
+// a reply has them.
+using Json = nlohmann::ordered_json;
 
 // Arrays and objects inside one another; deeper bodies are refused, because
 // each level costs many times its byte in memory.
 inline constexpr int kMaxJsonDepth = 100;
+// Keys of one object; more are refused, because finding a key takes time for
+// each of the others.
+inline constexpr int kMaxJsonKeys = 2048;
 
-// Errors: kInvalidArgument: not JSON (with the place), nested too deep, not an
-// object, or not UTF-8.
+// Errors: kInvalidArgument: not JSON (with the place), nested too deep, an
+// object with too many keys, not an object, or not UTF-8.
 absl::StatusOr<Json> ParseJsonObject(std::string_view body);
 
 // One line. Bytes that are not UTF-8 become U+FFFD.

@@ -47,6 +47,33 @@ TEST(JsonTextTest, DeepNestingIsRefusedBeforeItCostsMemory) {
   EXPECT_FALSE(ParseJsonObject(std::string(10'000'000, '[')).ok());
 }
 
+TEST(JsonTextTest, AnObjectWithTooManyKeysIsRefusedBeforeItCostsTime) {
+  const auto object = [](int keys) {
+    std::string text = "{";
+    for (int i = 0; i < keys; ++i) {
+      text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":0";
+    }
+    return text + "}";
+  };
+  EXPECT_TRUE(ParseJsonObject(object(kMaxJsonKeys)).ok());
+  EXPECT_FALSE(ParseJsonObject(object(kMaxJsonKeys + 1)).ok());
+  // Each object counts for itself, and colons in texts are none.
+  EXPECT_TRUE(ParseJsonObject("{\"a\":[" + object(2000) + "," + object(2000) +
+                              "],\"b\":\"" + std::string(5000, ':') + "\"}")
+                  .ok());
+  EXPECT_FALSE(
+      ParseJsonObject("{\"a\":[{},{}," + object(1'000'000) + "]}").ok());
+}
+
+TEST(JsonTextTest, KeysKeepTheirOrder) {
+  EXPECT_EQ(DumpJson(*ParseJsonObject(R"({"z":1,"a":{"y":2,"b":3}})")),
+            R"({"z":1,"a":{"y":2,"b":3}})");
+}
+
+TEST(JsonTextTest, AByteOrderMarkBeforeTheBodyIsNothing) {
+  EXPECT_TRUE(ParseJsonObject("\xEF\xBB\xBF{\"a\":1}").ok());
+}
+
 TEST(JsonTextTest, BrokenBytesLeaveAsValidUtf8) {
   EXPECT_EQ(DumpJson({{"a", "x\xffy"}}), "{\"a\":\"x\xEF\xBF\xBDy\"}");
 }

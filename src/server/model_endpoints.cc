@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "server/openai_request.h"
-#include "server/openai_response.h"
+#include "server/openai_completions_request.h"
+#include "server/openai_json.h"
 
 namespace everwarm::server {
 

@@ -20,8 +20,13 @@ absl::StatusOr<std::vector<TokenId>> ModelTextFront::Tokenize(
 }
 
 absl::StatusOr<models::RenderedPrompt> ModelTextFront::RenderChat(
-    absl::Span<const models::ChatMessage> messages) const {
-  return chat_template_->Render(messages);
+    const models::ChatPrompt& prompt) const {
+  return chat_template_->Render(prompt);
+}
+
+absl::StatusOr<std::shared_ptr<const models::Grammar>>
+ModelTextFront::CompileGrammar(const models::GrammarSpec& grammar) const {
+  return models::Grammar::Compile(*vocabulary_, grammar);
 }
 
 std::string ModelTextFront::Detokenize(absl::Span<const TokenId> tokens) const {

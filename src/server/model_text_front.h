@@ -2,6 +2,7 @@
 #ifndef EVERWARM_SERVER_MODEL_TEXT_FRONT_H_
 #define EVERWARM_SERVER_MODEL_TEXT_FRONT_H_
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +25,9 @@ class ModelTextFront final : public TextFront {
       std::string_view text,
       const models::Vocabulary::TokenizeOptions& options) const override;
   absl::StatusOr<models::RenderedPrompt> RenderChat(
-      absl::Span<const models::ChatMessage> messages) const override;
+      const models::ChatPrompt& prompt) const override;
+  absl::StatusOr<std::shared_ptr<const models::Grammar>> CompileGrammar(
+      const models::GrammarSpec& grammar) const override;
   std::string Detokenize(absl::Span<const TokenId> tokens) const override;
   uint32_t vocab_size() const override;
 

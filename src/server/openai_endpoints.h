@@ -4,15 +4,11 @@
 #ifndef EVERWARM_SERVER_OPENAI_ENDPOINTS_H_
 #define EVERWARM_SERVER_OPENAI_ENDPOINTS_H_
 
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/engine.h"
 #include "server/http_answer.h"
-#include "server/openai_request.h"
-#include "server/openai_response.h"
+#include "server/reply_endpoint.h"
 #include "server/service.h"
 
 namespace everwarm::server {
@@ -26,31 +22,8 @@ class OpenAiEndpoints {
   Routes routes();
 
  private:
-  using Request = httplib::Request;
-  using Response = httplib::Response;
-
-  // A request that is ready for the engine.
-  struct Prepared {
-    engine::Request request;
-    bool stream = false;
-    bool include_usage = false;
-  };
-  absl::StatusOr<Prepared> PrepareChat(const std::string& body) const;
-  absl::StatusOr<Prepared> PrepareText(const std::string& body) const;
-  absl::StatusOr<Prepared> Prepare(std::vector<TokenId> prompt,
-                                   GenerationOptions options,
-                                   uint32_t default_max_tokens) const;
-
-  void Complete(CompletionKind kind, absl::StatusOr<Prepared> prepared,
-                const Request& request, Response& response);
-  void CompleteWhole(const ReplyIdentity& identity, engine::Reply& reply,
-                     const Request& request, Response& response);
-  void CompleteStreamed(const ReplyIdentity& identity,
-                        std::unique_ptr<engine::Reply> reply,
-                        GenerationGate::Pass pass, const Request& request,
-                        Response& response);
-
-  ReplyIdentity NewIdentity(CompletionKind kind, bool include_usage);
+  absl::StatusOr<ReplyJob> Chat(const std::string& body);
+  absl::StatusOr<ReplyJob> Completions(const std::string& body);
 
   Service* const service_;
 };

@@ -1,11 +1,12 @@
-#include "server/openai_request.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/api_error.h"
+#include "server/openai_chat_request.h"
+#include "server/openai_completions_request.h"
 
 namespace everwarm::server {
 namespace {
@@ -135,8 +136,9 @@ TEST(OpenAiRequestTest, AbsurdNumbersNameTheirField) {
       {"seed", "\"x\""},
       {"seed", "1e30"},
       {"n", "0"},
-      {"n", "2"},
-      {"best_of", "2"},
+      {"n", "129"},
+      {"n", "1e18"},
+      {"n", "\"2\""},
       {"stream", "1"},
       {"stream", "\"true\""},
       {"stream_options", "true"},
@@ -146,6 +148,17 @@ TEST(OpenAiRequestTest, AbsurdNumbersNameTheirField) {
       {"stop", "[\"a\",7]"},
       {"stop", "{}"},
       {"ignore_eos", "0"},
+      {"logit_bias", "7"},
+      {"logit_bias", "[]"},
+      {"logit_bias", R"({"x":1})"},
+      {"logit_bias", R"({"-1":1})"},
+      {"logit_bias", R"({"1.5":1})"},
+      {"logit_bias", R"({"99999999999":1})"},
+      {"logit_bias", R"({"5":101})"},
+      {"logit_bias", R"({"5":-1e300})"},
+      {"logit_bias", R"({"5":"1"})"},
+      {"logit_bias", R"({"5":null})"},
+      {"grammar", "7"},
   };
   for (const auto& test : kCases) {
     const std::string field = test.field;
@@ -163,39 +176,191 @@ TEST(OpenAiRequestTest, WhatWeDoNotDoIsRefusedByName) {
   const struct {
     const char* field;
     const char* value;
-  } kCases[] = {
-      {"tools", R"([{"type":"function"}])"},
-      {"functions", R"([{"name":"f"}])"},
-      {"tool_choice", R"("required")"},
-      {"tool_choice", R"({"type":"function"})"},
-      {"response_format", R"({"type":"json_object"})"},
-      {"response_format", R"({"type":"json_schema","json_schema":{}})"},
-      {"logprobs", "true"},
-      {"logprobs", "0"},
-      {"top_logprobs", "3"},
-      {"logit_bias", R"({"50":-100})"},
-      {"modalities", R"(["text","audio"])"},
-      {"grammar", R"("root ::= x")"},
-      {"echo", "true"},
-      {"suffix", R"("end")"},
+  } kChat[] = {
+      {"functions", R"([{"name":"f"}])"},    {"function_call", R"("auto")"},
+      {"modalities", R"(["text","audio"])"}, {"audio", R"({"voice":"a"})"},
+      {"web_search_options", R"({"a":1})"},
   };
-  for (const auto& test : kCases) {
+  for (const auto& test : kChat) {
     const std::string field = test.field;
     const std::string more = ",\"" + field + "\":" + test.value;
     const ApiError error = ChatError(Chat(more));
     EXPECT_EQ(error.http_status, 400) << more;
     EXPECT_EQ(error.param, field) << more;
     EXPECT_EQ(error.code, "unsupported") << more;
-    EXPECT_EQ(TextError(Text(more)).param, field) << more;
+  }
+  for (const char* more :
+       {R"(,"suffix":"end")", R"(,"best_of":2)", R"(,"n":2,"best_of":3)",
+        R"(,"echo":true,"logprobs":0)", R"(,"tools":[7])",
+        R"(,"response_format":{"type":"json_object"})"}) {
+    EXPECT_EQ(TextError(Text(more)).code, "unsupported") << more;
   }
 }
 
 TEST(OpenAiRequestTest, HarmlessValuesOfTheSameFieldsAreTaken) {
   EXPECT_EQ(ChatError(Chat(R"(,"tools":[],"tool_choice":"none","n":1,
       "response_format":{"type":"text"},"logprobs":false,"top_logprobs":0,
-      "logit_bias":{},"modalities":["text"],"echo":false,"suffix":"")"))
+      "logit_bias":{},"modalities":["text"],"functions":[],
+      "function_call":null)"))
                 .message,
             "accepted");
+  EXPECT_EQ(TextError(Text(R"(,"echo":false,"suffix":"","best_of":1,
+      "logprobs":null)"))
+                .message,
+            "accepted");
+}
+
+TEST(OpenAiRequestTest, LogprobsAreASwitchInChatsAndANumberInCompletions) {
+  const auto chat = [](const std::string& more) {
+    return ParseChatRequest(Chat(more))->options.top_logprobs;
+  };
+  EXPECT_FALSE(chat("").has_value());
+  EXPECT_EQ(chat(R"(,"logprobs":true)"), 0u);
+  EXPECT_EQ(chat(R"(,"logprobs":true,"top_logprobs":20)"), 20u);
+  for (const char* more :
+       {R"(,"top_logprobs":3)", R"(,"logprobs":true,"top_logprobs":21)",
+        R"(,"logprobs":true,"top_logprobs":-1)"}) {
+    EXPECT_EQ(ChatError(Chat(more)).param, "top_logprobs") << more;
+  }
+  EXPECT_EQ(ChatError(Chat(R"(,"logprobs":5)")).param, "logprobs");
+  const auto text = [](const std::string& more) {
+    return ParseCompletionRequest(Text(more))->options.top_logprobs;
+  };
+  EXPECT_FALSE(text("").has_value());
+  EXPECT_FALSE(text(R"(,"logprobs":false)").has_value());
+  EXPECT_EQ(text(R"(,"logprobs":0)"), 0u);
+  EXPECT_EQ(text(R"(,"logprobs":5)"), 5u);
+  EXPECT_EQ(TextError(Text(R"(,"logprobs":true)")).param, "logprobs");
+  EXPECT_EQ(TextError(Text(R"(,"logprobs":1000)")).param, "logprobs");
+}
+
+TEST(OpenAiRequestTest, BiasesAreIdsAndNumbers) {
+  const auto request =
+      ParseChatRequest(Chat(R"(,"logit_bias":{"50":-100,"7":0.5})"));
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->options.sampling.logit_bias,
+            (std::vector<std::pair<TokenId, float>>{{50, -100}, {7, 0.5}}));
+}
+
+TEST(OpenAiRequestTest, TheFormOfAReplyBecomesASchemaInItsOwnOrder) {
+  const auto schema = [](const std::string& form) {
+    const auto request = ParseChatRequest(Chat(",\"response_format\":" + form));
+    return request.ok() ? request->prompt.json_schema
+                        : std::string(request.status().message());
+  };
+  EXPECT_EQ(schema(R"({"type":"text"})"), "");
+  EXPECT_EQ(schema(R"({"type":"json_object"})"), R"({"type":"object"})");
+  EXPECT_EQ(schema(R"({"type":"json_schema","json_schema":{"name":"x",
+                "schema":{"type":"object","properties":{"z":{},"a":{}}}}})"),
+            R"({"type":"object","properties":{"z":{},"a":{}}})");
+  for (const char* form :
+       {"7", "{}", "[]", R"({"type":"xml"})", R"({"type":"json_schema"})",
+        R"({"type":"json_schema","json_schema":7})",
+        R"({"type":"json_schema","json_schema":{"schema":"x"}})"}) {
+    const ApiError error =
+        ChatError(Chat(std::string(",\"response_format\":") + form));
+    EXPECT_EQ(error.http_status, 400) << form;
+    EXPECT_TRUE(error.param.starts_with("response_format")) << error.param;
+  }
+}
+
+TEST(OpenAiRequestTest, ASchemaThatWouldCostTooMuchIsRefused) {
+  std::string properties;
+  for (int i = 0; i < 257; ++i) {
+    properties += (i == 0 ? "\"p" : ",\"p") + std::to_string(i) + "\":{}";
+  }
+  const std::string schema = R"({"a":[{"properties":{)" + properties + "}}]}";
+  EXPECT_NE(ChatError(Chat(R"(,"response_format":{"type":"json_schema",
+      "json_schema":{"schema":)" +
+                           schema + "}}"))
+                .message.find("256"),
+            std::string::npos);
+  EXPECT_EQ(ChatError(Chat(R"(,"tools":[{"type":"function","function":{
+      "name":"f","parameters":{"d":")" +
+                           std::string(300'000, 'x') + "\"}}}]"))
+                .param,
+            "tools[0].parameters");
+}
+
+constexpr char kTwoTools[] = R"(,"tools":[
+    {"type":"function","function":{"name":"look_up","description":"Looks.",
+      "parameters":{"type":"object","properties":{"z":{"type":"string"}}}}},
+    {"type":"function","function":{"name":"stop"}}])";
+
+TEST(OpenAiRequestTest, ToolsAreReadAndMayBeRequired) {
+  const auto read = [](const std::string& more) {
+    const auto request = ParseChatRequest(Chat(kTwoTools + more));
+    EXPECT_TRUE(request.ok()) << request.status();
+    return request.ok() ? request->prompt : models::ChatPrompt();
+  };
+  const models::ChatPrompt plain = read("");
+  ASSERT_EQ(plain.tools.size(), 2u);
+  EXPECT_EQ(plain.tools[0].name, "look_up");
+  EXPECT_EQ(plain.tools[0].description, "Looks.");
+  EXPECT_EQ(plain.tools[0].parameters,
+            R"({"type":"object","properties":{"z":{"type":"string"}}})");
+  EXPECT_EQ(plain.tools[1].parameters, R"({"type":"object","properties":{}})");
+  EXPECT_EQ(plain.tool_choice, models::ToolChoice::kAuto);
+  EXPECT_TRUE(plain.parallel_tool_calls);
+  EXPECT_EQ(read(R"(,"tool_choice":"none")").tool_choice,
+            models::ToolChoice::kNone);
+  const models::ChatPrompt any =
+      read(R"(,"tool_choice":"required","parallel_tool_calls":false)");
+  EXPECT_EQ(any.tool_choice, models::ToolChoice::kRequired);
+  EXPECT_EQ(any.required_tool, "");
+  EXPECT_FALSE(any.parallel_tool_calls);
+  const models::ChatPrompt one =
+      read(R"(,"tool_choice":{"type":"function","function":{"name":"stop"}})");
+  EXPECT_EQ(one.tool_choice, models::ToolChoice::kRequired);
+  EXPECT_EQ(one.required_tool, "stop");
+}
+
+TEST(OpenAiRequestTest, WrongToolsAndChoicesNameTheirField) {
+  for (const char* tools :
+       {"7", "{}", "[7]", "[{}]", R"([{"type":"web_search"}])",
+        R"([{"type":"function"}])", R"([{"type":"function","function":{}}])",
+        R"([{"type":"function","function":{"name":""}}])",
+        R"([{"type":"function","function":{"name":"a b"}}])",
+        R"([{"type":"function","function":{"name":"f","parameters":[]}}])",
+        R"([{"type":"function","function":{"name":"f","description":7}}])",
+        R"([{"type":"function","function":{"name":"f"}},
+            {"type":"function","function":{"name":"f"}}])"}) {
+    const ApiError error = ChatError(Chat(std::string(",\"tools\":") + tools));
+    EXPECT_EQ(error.http_status, 400) << tools;
+    EXPECT_TRUE(error.param.starts_with("tools")) << tools << error.param;
+  }
+  for (const char* choice :
+       {R"("always")", "7", "{}", R"({"type":"function"})",
+        R"({"type":"function","function":{"name":"nobody"}})",
+        R"({"type":"function","function":"stop"})"}) {
+    EXPECT_EQ(
+        ChatError(Chat(std::string(kTwoTools) + ",\"tool_choice\":" + choice))
+            .param,
+        "tool_choice")
+        << choice;
+  }
+  EXPECT_EQ(ChatError(Chat(R"(,"tool_choice":"required")")).param,
+            "tool_choice");
+  EXPECT_EQ(
+      ChatError(Chat(std::string(kTwoTools) + R"(,"grammar":"root ::= x")"))
+          .param,
+      "grammar");
+}
+
+TEST(OpenAiRequestTest, WhatTemplatesAskAboutReachesThem) {
+  const auto request = ParseChatRequest(Chat(R"(,"reasoning_effort":"low",
+      "chat_template_kwargs":{"enable_thinking":false,"x":[1]})"));
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_FALSE(request->prompt.thinking);
+  EXPECT_EQ(request->prompt.template_arguments.at("x"), "[1]");
+  EXPECT_EQ(request->prompt.template_arguments.at("reasoning_effort"),
+            "\"low\"");
+  EXPECT_FALSE(
+      ParseChatRequest(Chat(R"(,"reasoning_effort":"none")"))->prompt.thinking);
+  EXPECT_EQ(ChatError(Chat(R"(,"chat_template_kwargs":{"messages":[]})")).param,
+            "chat_template_kwargs");
+  EXPECT_EQ(ChatError(Chat(R"(,"chat_template_kwargs":7)")).param,
+            "chat_template_kwargs");
 }
 
 TEST(OpenAiRequestTest, StopIsAStringOrUpToSixteen) {
@@ -229,31 +394,50 @@ TEST(OpenAiRequestTest, EverySeedMeansSomethingFixedExceptMinusOne) {
   EXPECT_NE(seed("4294967297"), seed("1"));
 }
 
-TEST(OpenAiRequestTest, APromptIsTextOrTokensOrABatchOfOne) {
+TEST(OpenAiRequestTest, PromptsAreTextsOrTokensOneOrSeveral) {
   using Tokens = std::vector<TokenId>;
-  const auto prompt = [](const char* text) {
+  const auto prompts = [](const char* text) {
     return ParseCompletionRequest(
                Json::parse(std::string("{\"prompt\":") + text + "}"))
-        ->prompt;
+        ->prompts;
   };
-  EXPECT_EQ(std::get<std::string>(prompt(R"("a")")), "a");
-  EXPECT_EQ(std::get<std::string>(prompt(R"(["a"])")), "a");
-  EXPECT_EQ(std::get<Tokens>(prompt("[1,2,3]")), (Tokens{1, 2, 3}));
-  EXPECT_EQ(std::get<Tokens>(prompt("[[1,2,3]]")), (Tokens{1, 2, 3}));
+  EXPECT_EQ(prompts(R"("a")"), (std::vector<CompletionPrompt>{"a"}));
+  EXPECT_EQ(prompts(R"(["a","b"])"), (std::vector<CompletionPrompt>{"a", "b"}));
+  EXPECT_EQ(prompts("[1,2,3]"),
+            (std::vector<CompletionPrompt>{Tokens{1, 2, 3}}));
+  EXPECT_EQ(prompts("[[1,2],[3]]"),
+            (std::vector<CompletionPrompt>{Tokens{1, 2}, Tokens{3}}));
+  EXPECT_EQ(prompts(R"([[1],"a"])"),
+            (std::vector<CompletionPrompt>{Tokens{1}, "a"}));
 }
 
 TEST(OpenAiRequestTest, AnEmptyOrStrangePromptIsRefused) {
   for (const char* text :
        {R"({})", R"({"prompt":null})", R"({"prompt":""})", R"({"prompt":[]})",
-        R"({"prompt":[""]})", R"({"prompt":[[]]})", R"({"prompt":["a","b"]})",
-        R"({"prompt":[[1],[2]]})", R"({"prompt":7})", R"({"prompt":{}})",
+        R"({"prompt":[""]})", R"({"prompt":[[]]})", R"({"prompt":["a",""]})",
+        R"({"prompt":[[1],[]]})", R"({"prompt":7})", R"({"prompt":{}})",
         R"({"prompt":[1,"a"]})", R"({"prompt":[1,-1]})", R"({"prompt":[1.5]})",
         R"({"prompt":[1,4294967296]})", R"({"prompt":[true]})",
-        R"({"prompt":[{}]})", R"({"prompt":[[["a"]]]})"}) {
+        R"({"prompt":[{}]})", R"({"prompt":[[["a"]]]})",
+        R"({"prompt":["a",null]})"}) {
     const ApiError error = TextError(Json::parse(text));
     EXPECT_EQ(error.http_status, 400) << text;
     EXPECT_EQ(error.param, "prompt") << text;
   }
+}
+
+TEST(OpenAiRequestTest, OneRequestAsksForAtMostSoManyReplies) {
+  std::string many = "\"a\"";
+  for (int i = 1; i < 64; ++i) {
+    many += ",\"a\"";
+  }
+  const std::string prompt = "{\"prompt\":[" + many + "],\"n\":";
+  EXPECT_EQ(TextError(Json::parse(prompt + "2}")).message, "accepted");
+  EXPECT_EQ(TextError(Json::parse(prompt + "3}")).param, "n");
+  EXPECT_EQ(
+      TextError(Json::parse("{\"prompt\":[" + many + "," + many + ",\"a\"]}"))
+          .param,
+      "prompt");
 }
 
 TEST(OpenAiRequestTest, TokenizeTakesThePeersForm) {

@@ -6,8 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "server/anthropic_request.h"
 #include "server/api_error.h"
-#include "server/openai_request.h"
+#include "server/openai_chat_request.h"
+#include "server/openai_completions_request.h"
+#include "server/responses_request.h"
 
 namespace everwarm::server {
 namespace {
@@ -73,12 +76,32 @@ TEST(RequestMutationTest, EveryBodyIsTakenOrRefusedAsTheClientsError) {
   const std::vector<std::string> seeds = {
       R"({"model":"m","messages":[{"role":"system","content":"a"},
           {"role":"user","content":[{"type":"text","text":"b"}]},
-          {"role":"assistant","content":null,"tool_calls":[]}],
+          {"role":"assistant","content":null,"tool_calls":[
+            {"id":"c","function":{"name":"f","arguments":"{}"}}]},
+          {"role":"tool","tool_call_id":"c","content":"d"}],
+          "tools":[{"type":"function","function":{"name":"f",
+            "parameters":{"type":"object"}}}],"tool_choice":"auto",
+          "logprobs":true,"top_logprobs":2,"logit_bias":{"5":1},"n":2,
+          "response_format":{"type":"json_object"},
           "max_tokens":5,"stop":["x","y"],"stream":true,"seed":-7,
           "stream_options":{"include_usage":true},"temperature":0.5})",
       R"({"prompt":["Rivers:"],"max_completion_tokens":3,"top_p":0.1,
           "top_k":4,"logprobs":null,"echo":false,"n":1,"cache_salt":"s"})",
       R"({"prompt":[[1,2,3]],"min_p":0.1,"repeat_penalty":1.1})",
+      R"({"max_tokens":5,"system":[{"type":"text","text":"s"}],"messages":[
+          {"role":"user","content":"a"},{"role":"assistant","content":[
+            {"type":"thinking","thinking":"t","signature":""},
+            {"type":"tool_use","id":"t","name":"f","input":{"a":[1]}}]},
+          {"role":"user","content":[{"type":"tool_result","tool_use_id":"t",
+            "content":[{"type":"text","text":"r"}]}]}],
+          "tools":[{"name":"f","input_schema":{"type":"object"}}],
+          "tool_choice":{"type":"any"},"thinking":{"type":"enabled"}})",
+      R"({"input":[{"role":"user","content":"a"},
+          {"type":"reasoning","content":[{"type":"reasoning_text","text":"t"}]},
+          {"type":"function_call","call_id":"c","name":"f","arguments":"{}"},
+          {"type":"function_call_output","call_id":"c","output":"r"}],
+          "tools":[{"type":"function","name":"f"}],"store":true,
+          "text":{"format":{"type":"json_object"}},"max_output_tokens":5})",
       R"({"content":"a\ud83d\ude00","add_special":true,"tokens":[1,2]})"};
   std::mt19937 random(20260101);
   int taken = 0;
@@ -88,6 +111,11 @@ TEST(RequestMutationTest, EveryBodyIsTakenOrRefusedAsTheClientsError) {
     for (const absl::Status& status :
          {StatusOf(body, ParseChatRequest),
           StatusOf(body, ParseCompletionRequest),
+          StatusOf(body,
+                   [](const Json& json) {
+                     return ParseMessagesRequest(json, false);
+                   }),
+          StatusOf(body, ParseResponsesRequest),
           StatusOf(body, ParseTokenizeRequest),
           StatusOf(body, ParseDetokenizeRequest)}) {
       if (status.ok()) {
@@ -98,8 +126,10 @@ TEST(RequestMutationTest, EveryBodyIsTakenOrRefusedAsTheClientsError) {
       ASSERT_TRUE(absl::IsInvalidArgument(status)) << status << body;
       const ApiError error = RefusalError(status);
       ASSERT_FALSE(error.message.empty());
-      ASSERT_FALSE(Json::parse(ErrorBody(error), nullptr, false).is_discarded())
-          << body;
+      for (const std::string& text :
+           {ErrorBody(error), AnthropicErrorBody(error)}) {
+        ASSERT_FALSE(Json::parse(text, nullptr, false).is_discarded()) << body;
+      }
     }
   }
   // The mutations are neither all harmless nor all deadly.

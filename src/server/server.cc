@@ -14,10 +14,12 @@
 #include "base/status_macros.h"
 #include "server/access.h"
 #include "server/admin_endpoints.h"
+#include "server/anthropic_endpoints.h"
 #include "server/api_error.h"
 #include "server/http_answer.h"
 #include "server/model_endpoints.h"
 #include "server/openai_endpoints.h"
+#include "server/responses_endpoints.h"
 #include "server/service.h"
 
 namespace everwarm::server {
@@ -61,7 +63,9 @@ struct Server::Impl {
         service(config, clock, logger_in),
         admin(&service, config.flush_timeout),
         models(&service),
-        openai(&service) {}
+        openai(&service),
+        responses(&service),
+        anthropic(&service) {}
 
   void SetUp();
   void Protect();
@@ -80,6 +84,8 @@ struct Server::Impl {
   AdminEndpoints admin;
   ModelEndpoints models;
   OpenAiEndpoints openai;
+  ResponsesEndpoints responses;
+  AnthropicEndpoints anthropic;
   // Of all families; written by SetUp().
   Routes routes;
   httplib::Server http;
@@ -115,7 +121,8 @@ void Server::Impl::SetUp() {
   });
   Protect();
   AnswerHttpErrors();
-  for (Routes family : {admin.routes(), models.routes(), openai.routes()}) {
+  for (Routes family : {admin.routes(), models.routes(), openai.routes(),
+                        responses.routes(), anthropic.routes()}) {
     for (Route& route : family) {
       if (route.method == "GET") {
         http.Get(route.path, route.handler);
@@ -155,22 +162,23 @@ Handled Server::Impl::Admit(const httplib::Request& request,
       break;
     case Access::kWrongKey:
       response.set_header("WWW-Authenticate", "Bearer");
-      SetError(response,
+      SetError(request, response,
                HttpError(401,
                          "the API key is missing or wrong; send it as "
                          "'Authorization: Bearer KEY'"));
       return Handled::Handled;
     case Access::kNotFromThere:
-      SetError(response, HttpError(403,
-                                   "without an API key, /admin/ answers "
-                                   "only requests from this machine"));
+      SetError(request, response,
+               HttpError(403,
+                         "without an API key, /admin/ answers "
+                         "only requests from this machine"));
       return Handled::Handled;
   }
   if (!service.ready() && request.path != "/health") {
     absl::Status loading = absl::UnavailableError("the model is being loaded");
     ApiError error = RefusalError(loading);
     error.code = "loading";
-    SetError(response, error);
+    SetError(request, response, error);
     return Handled::Handled;
   }
   return Handled::Unhandled;
@@ -199,7 +207,7 @@ void Server::Impl::AnswerHttpErrors() {
     logger->error("{} {}: {}", request.method, request.path, what);
     ApiError error = HttpError(500, "the server failed on this request");
     error.code = "internal";
-    SetError(response, error);
+    SetError(request, response, error);
   });
 }
 
@@ -209,22 +217,24 @@ void Server::Impl::FillError(const httplib::Request& request,
     case 404: {
       const std::string method = MethodOf(request.path);
       if (method.empty()) {
-        SetError(response, HttpError(404, "there is no such path here"));
+        SetError(request, response,
+                 HttpError(404, "there is no such path here"));
       } else {
         response.set_header("Allow", method);
-        SetError(response, HttpError(405, absl::StrCat("this path takes ",
-                                                       method, " only")));
+        SetError(
+            request, response,
+            HttpError(405, absl::StrCat("this path takes ", method, " only")));
       }
       return;
     }
     case 413:
       SetError(
-          response,
+          request, response,
           HttpError(413, absl::StrCat("the body is larger than ",
                                       FormatBytes(config.max_body_bytes))));
       return;
     default:
-      SetError(response,
+      SetError(request, response,
                HttpError(response.status,
                          absl::StrCat("HTTP: ", httplib::status_message(
                                                     response.status))));

@@ -1,4 +1,5 @@
-// The HTTP server: OpenAI's API, health, statistics and administration.
+// The HTTP server: the OpenAI and Anthropic APIs, health, statistics and
+// administration.
 //
 // It listens before the model is loaded, so that a client sees "loading" and
 // not a refused connection: every path but /health answers 503 until
@@ -13,8 +14,8 @@
 // Errors:   no request ends the server; a client's mistake is a 4xx in the
 // API's
 //           form, and never an empty 200.
-// Not here: the fields of a request (openai_request.h), the forms of a reply
-//           (openai_response.h), inference (engine/).
+// Not here: what a path answers (the files called ..._endpoints), inference
+//           (engine/).
 #ifndef EVERWARM_SERVER_SERVER_H_
 #define EVERWARM_SERVER_SERVER_H_
 

@@ -93,7 +93,8 @@ TEST_F(ServerAbuseTest, WrongBodiesAreTheClientsErrorOnEveryPath) {
       R"({"messages":[{}],"prompt":{},"content":{},"tokens":{}})",
   };
   for (const char* path : {"/v1/chat/completions", "/v1/completions",
-                           "/tokenize", "/detokenize"}) {
+                           "/v1/messages", "/v1/messages/count_tokens",
+                           "/v1/responses", "/tokenize", "/detokenize"}) {
     for (const std::string& body : bodies) {
       SCOPED_TRACE(std::string(path) + " " + body.substr(0, 60));
       ExpectError(Post(path, body), 400);

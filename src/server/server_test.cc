@@ -5,6 +5,8 @@
 #include <limits>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "testing/server_harness.h"
 
@@ -115,6 +117,92 @@ TEST_F(ServerTest, ACompletionOfTokensIsTakenAsItIs) {
   EXPECT_EQ(engine_.last_request().prompt, (std::vector<TokenId>{5, 6, 7}));
   ExpectError(Post("/v1/completions", R"({"prompt":[5,256]})"), 400);
   ExpectError(Post("/v1/completions", R"({"prompt":[2147483647]})"), 400);
+}
+
+TEST_F(ServerTest, SeveralChoicesAreSeveralRequestsWithSeedsOfTheirOwn) {
+  engine_.SetScript({.pieces = {"a"}});
+  Start();
+  const Answer chat = Chat(R"(,"n":3,"seed":7)");
+  ASSERT_EQ(chat.status, 200) << chat.body;
+  ASSERT_EQ(chat.json()["choices"].size(), 3u);
+  std::vector<engine::Request> requests = engine_.requests();
+  ASSERT_EQ(requests.size(), 3u);
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(requests[i].prompt, requests[0].prompt);
+    EXPECT_EQ(requests[i].sampling.seed, 7 + i);
+  }
+  const Answer text =
+      Post("/v1/completions", R"({"prompt":["x","yz"],"n":2,"echo":true})");
+  ASSERT_EQ(text.status, 200) << text.body;
+  ASSERT_EQ(text.json()["choices"].size(), 4u);
+  EXPECT_EQ(text.json()["choices"][1]["text"], "xa");
+  EXPECT_EQ(text.json()["choices"][2]["text"], "yza");
+  EXPECT_EQ(text.json()["choices"][3]["index"], 3);
+  requests = engine_.requests();
+  ASSERT_EQ(requests.size(), 7u);
+  EXPECT_EQ(TextOf(requests[6].prompt), "\x01yz");
+  // Without a seed each is random by itself.
+  EXPECT_FALSE(requests[6].sampling.seed.has_value());
+}
+
+TEST_F(ServerTest, OneChoiceThatIsRefusedRefusesThemAll) {
+  engine_.SetScript({.endless = true});
+  engine_.set_max_requests(2);
+  Start();
+  ExpectError(Chat(R"(,"n":3)"), 429, "queue_full");
+  EXPECT_TRUE(engine_.WaitForCancelled(2, kPatience));
+}
+
+TEST_F(ServerTest, APromptIsPublishedBeforeTheCueOfItsReply) {
+  Start();
+  EXPECT_EQ(Chat().status, 200);
+  const engine::Request request = engine_.last_request();
+  ASSERT_LT(request.boundary, request.prompt.size());
+  EXPECT_EQ(
+      TextOf(absl::MakeConstSpan(request.prompt).subspan(request.boundary)),
+      "[assistant]");
+  EXPECT_EQ(Post("/v1/completions", R"({"prompt":"a"})").status, 200);
+  EXPECT_EQ(engine_.last_request().boundary, 0u);
+}
+
+TEST_F(ServerTest, CallsOfToolsAreRepliesOfTheirOwnKind) {
+  engine_.SetScript({.pieces = {"@look:{\"z\"", ":1}"}});
+  Start();
+  constexpr char kTools[] =
+      R"(,"tools":[{"type":"function","function":{"name":"look"}}])";
+  const Json whole = Chat(kTools).json();
+  EXPECT_EQ(whole["choices"][0]["finish_reason"], "tool_calls");
+  const Json& call = whole["choices"][0]["message"]["tool_calls"][0];
+  EXPECT_EQ(call["function"]["arguments"], "{\"z\":1}");
+  EXPECT_TRUE(call["id"].get<std::string>().starts_with("call_"));
+  const Answer stream = Chat(std::string(kTools) + R"(,"stream":true)");
+  EXPECT_NE(stream.body.find(R"("finish_reason":"tool_calls")"),
+            std::string::npos);
+  EXPECT_EQ(TextOf(engine_.last_request().prompt),
+            "[tools]look\n[user]hi\n[assistant]");
+}
+
+TEST_F(ServerTest, AFormThatCannotBeFollowedIsTheClientsError) {
+  Start();
+  for (const char* path : {"/v1/chat/completions", "/v1/completions"}) {
+    ExpectError(Post(path, R"({"messages":[{"role":"user","content":"a"}],
+                              "prompt":"a","grammar":"refuse me"})"),
+                400);
+  }
+  ExpectError(Post("/v1/completions", R"({"prompt":"a","json_schema":
+                                          {"$ref":"#/nowhere"}})"),
+              400);
+  EXPECT_TRUE(engine_.requests().empty());
+}
+
+TEST_F(ServerTest, BiasesOfUnknownTokensAreRefused) {
+  Start();
+  EXPECT_EQ(Chat(R"(,"logit_bias":{"255":1})").status, 200);
+  EXPECT_EQ(engine_.last_request().sampling.logit_bias,
+            (std::vector<std::pair<TokenId, float>>{{255, 1.0f}}));
+  const Answer answer = Chat(R"(,"logit_bias":{"256":1})");
+  ExpectError(answer, 400);
+  EXPECT_EQ(answer.json()["error"]["param"], "logit_bias");
 }
 
 TEST_F(ServerTest, AChatWithoutALimitMayFillTheContext) {

@@ -10,67 +10,64 @@ std::string SseData(std::string_view line) {
   return "data: " + std::string(line) + "\n\n";
 }
 
+std::string SseEvent(std::string_view name, const Json& data) {
+  return "event: " + std::string(name) + "\n" + SseData(DumpJson(data));
+}
+
 std::string SseComment(std::string_view text) {
   return ": " + std::string(text) + "\n\n";
 }
 
-SseReply::SseReply(ReplyIdentity identity, std::unique_ptr<engine::Reply> reply,
-                   std::optional<engine::ReplyEvent> first, const Clock* clock)
-    : identity_(std::move(identity)),
-      reply_(std::move(reply)),
+SseReply::SseReply(std::unique_ptr<ReplyForm> form, ReplySet replies,
+                   const Clock* clock)
+    : form_(std::move(form)),
+      replies_(std::move(replies)),
       clock_(clock),
-      first_(std::move(first)),
       last_sent_(clock->Now()) {}
 
 SseReply::State SseReply::Step(const SseSink& sink) {
   std::string bytes;
   if (!opened_) {
     opened_ = true;
-    if (const std::optional<Json> opening = OpeningChunk(identity_)) {
-      bytes = SseData(DumpJson(*opening));
-    }
+    bytes = form_->Begin();
   }
-  bool last = false;
-  std::optional<engine::ReplyEvent> event = std::exchange(first_, std::nullopt);
-  if (!event && bytes.empty()) {
-    event = reply_->Next(kPoll);
-  }
+  std::optional<ReplySet::Event> event =
+      replies_.Next(bytes.empty() ? kPoll : std::chrono::milliseconds(0));
   if (event) {
-    Encoded encoded = Encode(*event);
-    bytes += encoded.bytes;
-    last = encoded.last;
+    bytes += Encode(*event);
+    if (!over_ && replies_.done()) {
+      over_ = true;
+      bytes += form_->End();
+    }
   } else if (bytes.empty() && clock_->Now() - last_sent_ >= kPing) {
-    bytes = SseComment("still computing");
+    bytes = form_->Ping();
   }
   if (!bytes.empty()) {
     last_sent_ = clock_->Now();
     if (!sink.write(bytes)) {
-      reply_->Cancel();
+      replies_.CancelAll();
       return State::kClientGone;
     }
   }
-  return last ? State::kComplete : State::kGoesOn;
+  return over_ ? State::kComplete : State::kGoesOn;
 }
 
-SseReply::Encoded SseReply::Encode(const engine::ReplyEvent& event) const {
-  if (const auto* text = std::get_if<engine::TextEvent>(&event)) {
-    return {SseData(DumpJson(TextChunk(identity_, text->text)))};
+std::string SseReply::Encode(const ReplySet::Event& event) {
+  if (const auto* text = std::get_if<engine::TextEvent>(&event.event)) {
+    return form_->Text(event.choice, *text);
   }
-  // A stream that failed ends without [DONE], so that nobody takes it for
-  // whole.
-  if (const auto* failed = std::get_if<engine::FailedEvent>(&event)) {
-    return {SseData(ErrorBody(ReplyFailureError(failed->status))), true};
+  if (const auto* failed = std::get_if<engine::FailedEvent>(&event.event)) {
+    over_ = true;
+    replies_.CancelAll();
+    return form_->Fail(ReplyFailureError(failed->status));
   }
-  const auto& finished = std::get<engine::FinishedEvent>(event);
+  const auto& finished = std::get<engine::FinishedEvent>(event.event);
   if (finished.reason == engine::FinishReason::kCancelled) {
-    return {SseData(ErrorBody(StoppingError())), true};
+    over_ = true;
+    replies_.CancelAll();
+    return form_->Fail(StoppingError());
   }
-  std::string bytes =
-      SseData(DumpJson(FinishChunk(identity_, finished.reason)));
-  if (identity_.include_usage) {
-    bytes += SseData(DumpJson(UsageChunk(identity_, finished.usage)));
-  }
-  return {bytes + SseData("[DONE]"), true};
+  return form_->Finish(event.choice, finished);
 }
 
 }  // namespace everwarm::server

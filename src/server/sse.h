@@ -1,8 +1,4 @@
-// A reply as server-sent events.
-//
-// Threads: one at a time.
-// Owns:    the engine's reply; destroying this cancels it.
-// Not here: HTTP (server.cc), the JSON of a chunk (openai_response.h).
+// Replies as server-sent events.
 #ifndef EVERWARM_SERVER_SSE_H_
 #define EVERWARM_SERVER_SSE_H_
 
@@ -14,13 +10,16 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "engine/engine.h"
-#include "server/openai_response.h"
+#include "server/json_text.h"
+#include "server/reply_form.h"
+#include "server/reply_set.h"
 
 namespace everwarm::server {
 
 // "data: ...\n\n". Requires: one line.
 std::string SseData(std::string_view line);
+// The JSON as data of an event with a name.
+std::string SseEvent(std::string_view name, const Json& data);
 // A comment: clients skip it, proxies and read timeouts see life.
 std::string SseComment(std::string_view text);
 
@@ -30,37 +29,36 @@ struct SseSink {
   std::function<bool(std::string_view)> write;
 };
 
+// Sends replies as they come.
+//
+// Threads: one at a time.
+// Owns:    the replies; destroying this cancels them.
+// Not here: HTTP (reply_endpoint.cc), the JSON of an event (reply_form.h).
 class SseReply {
  public:
   // How long a step waits for the engine before it lets the caller look at the
   // connection; bounds how late a client that left is noticed.
   static constexpr std::chrono::milliseconds kPoll{50};
-  // Without an event for so long a comment is sent.
+  // Without an event for so long a ping is sent.
   static constexpr std::chrono::seconds kPing{10};
 
   enum class State { kGoesOn, kComplete, kClientGone };
 
-  // `first` is an event that was already taken from the reply. The clock
-  // outlives this object.
-  SseReply(ReplyIdentity identity, std::unique_ptr<engine::Reply> reply,
-           std::optional<engine::ReplyEvent> first, const Clock* clock);
+  // The clock outlives this object.
+  SseReply(std::unique_ptr<ReplyForm> form, ReplySet replies,
+           const Clock* clock);
 
   // Sends what comes within kPoll. After anything but kGoesOn it is over.
   State Step(const SseSink& sink);
 
  private:
-  // The bytes of one event, and whether it was the last.
-  struct Encoded {
-    std::string bytes;
-    bool last = false;
-  };
-  Encoded Encode(const engine::ReplyEvent& event) const;
+  std::string Encode(const ReplySet::Event& event);
 
-  const ReplyIdentity identity_;
-  const std::unique_ptr<engine::Reply> reply_;
+  const std::unique_ptr<ReplyForm> form_;
+  ReplySet replies_;
   const Clock* const clock_;
-  std::optional<engine::ReplyEvent> first_;
   bool opened_ = false;
+  bool over_ = false;
   Clock::Monotonic last_sent_;
 };
 

@@ -5,25 +5,46 @@
 #include <string>
 #include <vector>
 
-#include "server/collected_reply.h"
+#include "server/openai_chat_form.h"
+#include "server/openai_completions_form.h"
 #include "testing/fake_clock.h"
 #include "testing/fake_engine.h"
+#include "testing/fake_text_front.h"
 
 namespace everwarm::server {
 namespace {
 
 class SseTest : public testing::Test {
  protected:
-  std::unique_ptr<engine::Reply> Submit(FakeReplyScript script) {
+  enum class Kind { kChat, kText };
+
+  ReplySet Submit(FakeReplyScript script, size_t choices = 1) {
     engine_.SetScript(std::move(script));
-    return *engine_.Submit({.prompt = {1, 2}});
+    return *ReplySet::Submit(
+        engine_, std::vector<engine::Request>(choices, {.prompt = {1, 2}}));
   }
 
-  SseReply Stream(FakeReplyScript script,
-                  CompletionKind kind = CompletionKind::kChat,
-                  bool include_usage = false) {
-    return SseReply({.kind = kind, .id = "i", .include_usage = include_usage},
-                    Submit(std::move(script)), std::nullopt, &clock_);
+  std::unique_ptr<ReplyForm> Form(Kind kind, bool include_usage,
+                                  size_t choices) {
+    if (kind == Kind::kChat) {
+      OpenAiChatForm::Setup setup;
+      setup.identity.id = "i";
+      setup.choices = choices;
+      setup.include_usage = include_usage;
+      return std::make_unique<OpenAiChatForm>(std::move(setup));
+    }
+    OpenAiCompletionsForm::Setup setup;
+    setup.identity.id = "i";
+    setup.beginnings.resize(choices);
+    setup.choices_per_prompt = choices;
+    setup.include_usage = include_usage;
+    return std::make_unique<OpenAiCompletionsForm>(std::move(setup));
+  }
+
+  SseReply Stream(FakeReplyScript script, Kind kind = Kind::kChat,
+                  bool include_usage = false, size_t choices = 1) {
+    return SseReply(Form(kind, include_usage, choices),
+                    Submit(std::move(script), choices), &clock_);
   }
 
   // Steps until the end; the client stays.
@@ -71,7 +92,7 @@ TEST_F(SseTest, AChatStreamIsRoleTextReasonDone) {
 }
 
 TEST_F(SseTest, UsageComesBetweenTheReasonAndDoneWhenAskedFor) {
-  SseReply reply = Stream({.pieces = {"a"}}, CompletionKind::kText, true);
+  SseReply reply = Stream({.pieces = {"a"}}, Kind::kText, true);
   EXPECT_EQ(Run(reply), SseReply::State::kComplete);
   const auto events = Events();
   ASSERT_EQ(events.size(), 4u);
@@ -101,7 +122,7 @@ TEST_F(SseTest, AReplyThatTheServerCutsShortDoesNotLookWhole) {
 }
 
 TEST_F(SseTest, BrokenBytesOfTheModelLeaveAsValidUtf8) {
-  SseReply reply = Stream({.pieces = {"x\xff"}}, CompletionKind::kText);
+  SseReply reply = Stream({.pieces = {"x\xff"}}, Kind::kText);
   EXPECT_EQ(Run(reply), SseReply::State::kComplete);
   EXPECT_EQ(Json::parse(Events()[0])["choices"][0]["text"], "x\xEF\xBF\xBD");
 }
@@ -138,36 +159,63 @@ TEST_F(SseTest, ALongSilenceIsBrokenByAComment) {
 }
 
 TEST_F(SseTest, AnEventTakenEarlierIsNotLost) {
-  auto engine_reply = Submit({.pieces = {"a", "b"}});
-  auto first = engine_reply->Next(std::chrono::milliseconds(0));
-  SseReply reply({.kind = CompletionKind::kText}, std::move(engine_reply),
-                 std::move(first), &clock_);
+  ReplySet replies = Submit({.pieces = {"a", "b"}});
+  auto first = replies.Next(std::chrono::milliseconds(0));
+  ASSERT_TRUE(first.has_value());
+  replies.PutBack(*std::move(first));
+  SseReply reply(Form(Kind::kText, false, 1), std::move(replies), &clock_);
   EXPECT_EQ(Run(reply), SseReply::State::kComplete);
   EXPECT_EQ(Json::parse(Events()[0])["choices"][0]["text"], "a");
   EXPECT_EQ(Json::parse(Events()[1])["choices"][0]["text"], "b");
 }
 
-TEST_F(SseTest, ACollectedReplyIsTheSameText) {
-  const auto reply = Submit({.pieces = {"he", "llo"}});
-  const auto whole = CollectReply(*reply, [] { return false; });
-  ASSERT_TRUE(std::holds_alternative<CollectedReply>(whole));
-  EXPECT_EQ(std::get<CollectedReply>(whole).text, "hello");
+TEST_F(SseTest, SeveralChoicesEndTogetherWithOneDone) {
+  SseReply reply = Stream({.pieces = {"a", "b"}}, Kind::kText, true, 3);
+  EXPECT_EQ(Run(reply), SseReply::State::kComplete);
+  const auto events = Events();
+  std::vector<std::string> texts(3);
+  for (size_t i = 0; i + 2 < events.size(); ++i) {
+    const Json choice = Json::parse(events[i])["choices"][0];
+    texts[choice["index"].get<size_t>()] += choice["text"].get<std::string>();
+  }
+  EXPECT_EQ(texts, (std::vector<std::string>{"ab", "ab", "ab"}));
+  EXPECT_EQ(Json::parse(events[events.size() - 2])["usage"]["prompt_tokens"],
+            2);
+  EXPECT_EQ(events.back(), "[DONE]");
+}
+
+TEST_F(SseTest, OneChoiceThatFailsEndsThemAll) {
+  SseReply reply = Stream({.failure = absl::InternalError("ggml failed")},
+                          Kind::kText, false, 2);
+  EXPECT_EQ(Run(reply), SseReply::State::kComplete);
+  ASSERT_EQ(Events().size(), 1u);
+  EXPECT_TRUE(Json::parse(Events()[0]).contains("error"));
+}
+
+TEST_F(SseTest, CollectedRepliesAreTheSameTexts) {
+  ReplySet replies = Submit({.pieces = {"he", "llo"}}, 2);
+  const auto whole = CollectReplies(replies, [] { return false; });
+  ASSERT_TRUE(std::holds_alternative<std::vector<WholeChoice>>(whole));
+  const auto& choices = std::get<std::vector<WholeChoice>>(whole);
+  ASSERT_EQ(choices.size(), 2u);
+  EXPECT_EQ(choices[0].text, "hello");
+  EXPECT_EQ(choices[1].text, "hello");
 }
 
 TEST_F(SseTest, CollectingNoticesThatTheClientLeft) {
-  const auto reply = Submit({.pieces = {"a"}, .endless = true});
+  ReplySet replies = Submit({.pieces = {"a"}, .endless = true}, 2);
   EXPECT_TRUE(std::holds_alternative<ClientLeft>(
-      CollectReply(*reply, [] { return true; })));
-  EXPECT_TRUE(engine_.WaitForCancelled(1, std::chrono::milliseconds(0)));
+      CollectReplies(replies, [] { return true; })));
+  EXPECT_TRUE(engine_.WaitForCancelled(2, std::chrono::milliseconds(0)));
 }
 
 TEST_F(SseTest, CollectingTellsAFailureFromAReply) {
-  const auto failed = Submit({.failure = absl::InternalError("x")});
-  const auto outcome = CollectReply(*failed, [] { return false; });
+  ReplySet failed = Submit({.failure = absl::InternalError("x")});
+  const auto outcome = CollectReplies(failed, [] { return false; });
   ASSERT_TRUE(std::holds_alternative<ApiError>(outcome));
   EXPECT_EQ(std::get<ApiError>(outcome).http_status, 500);
-  const auto cut = Submit({.reason = engine::FinishReason::kCancelled});
-  const auto stopped = CollectReply(*cut, [] { return false; });
+  ReplySet cut = Submit({.reason = engine::FinishReason::kCancelled});
+  const auto stopped = CollectReplies(cut, [] { return false; });
   ASSERT_TRUE(std::holds_alternative<ApiError>(stopped));
   EXPECT_EQ(std::get<ApiError>(stopped).http_status, 503);
 }

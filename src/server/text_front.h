@@ -4,6 +4,7 @@
 #define EVERWARM_SERVER_TEXT_FRONT_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,7 +12,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/ids.h"
+#include "models/chat_prompt.h"
 #include "models/chat_template.h"
+#include "models/grammar.h"
 #include "models/vocabulary.h"
 
 namespace everwarm::server {
@@ -26,9 +29,14 @@ class TextFront {
       std::string_view text,
       const models::Vocabulary::TokenizeOptions& options) const = 0;
 
-  // Errors: kInvalidArgument, the template refuses these messages.
+  // Errors: kInvalidArgument, the template refuses these messages, or a schema
+  // cannot be followed.
   virtual absl::StatusOr<models::RenderedPrompt> RenderChat(
-      absl::Span<const models::ChatMessage> messages) const = 0;
+      const models::ChatPrompt& prompt) const = 0;
+
+  // Errors: kInvalidArgument, it cannot be followed.
+  virtual absl::StatusOr<std::shared_ptr<const models::Grammar>> CompileGrammar(
+      const models::GrammarSpec& grammar) const = 0;
 
   // Control tokens as their text. The bytes may be cut inside a character.
   // Requires: 0 <= token < vocab_size().
