@@ -175,17 +175,21 @@ step_gemma() {
   say "model: $model (Gemma terms of use apply)"
 }
 
-# The tests' Python: pytest, and the gguf package that makes tiny models.
+# The tests' Python: pytest, the gguf package that makes tiny models, the client
+# libraries of the APIs. Made anew when the requirements have changed.
 step_python() {
-  [ -x "$DEPS/python/bin/pytest" ] && return 0
+  local made_for="$DEPS/python/made-for"
+  cmp -s tests/requirements.txt "$made_for" && return 0
   say "making a Python environment for the tests"
+  rm -rf "$DEPS/python.new"
   python3 -m venv "$DEPS/python.new"
   "$DEPS/python.new/bin/python" -m pip install --quiet --disable-pip-version-check \
     -r tests/requirements.txt >&2
+  cp tests/requirements.txt "$DEPS/python.new/made-for"
+  # Scripts name their interpreter by its full path.
+  sed -i "1s|$DEPS/python.new|$DEPS/python|" "$DEPS"/python.new/bin/* 2>/dev/null || true
   rm -rf "$DEPS/python"
   mv "$DEPS/python.new" "$DEPS/python"
-  # Scripts name their interpreter by its full path.
-  sed -i "1s|$DEPS/python.new|$DEPS/python|" "$DEPS"/python/bin/* 2>/dev/null || true
 }
 
 [ $# -gt 0 ] || set -- packages llama models

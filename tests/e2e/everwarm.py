@@ -132,6 +132,13 @@ class Server:
                            {"Content-Type": "application/json", **(headers or {})})
         return Stream(connection, connection.getresponse())
 
+    def post_unread(self, path, body):
+        """A connection whose answer nobody has waited for."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request("POST", path, json.dumps(body).encode(),
+                           {"Content-Type": "application/json"})
+        return connection
+
     def complete(self, prompt, max_tokens=8, **more):
         return self.request("POST", "/v1/completions",
                             {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, **more})
