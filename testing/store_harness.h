@@ -2,7 +2,7 @@
 // and blocks whose contents follow from their keys.
 //
 // Threads: one.
-// Link:    ew_store.
+// Link:    ew_store, ew_sim_disk.
 #ifndef EVERWARM_TESTING_STORE_HARNESS_H_
 #define EVERWARM_TESTING_STORE_HARNESS_H_
 
@@ -18,8 +18,8 @@
 #include "cache/tier.h"
 #include "store/block_store.h"
 #include "testing/fake_clock.h"
-#include "testing/fault_env.h"
 #include "testing/manual_executor.h"
+#include "testing/sim_disk.h"
 
 namespace everwarm::store {
 
@@ -191,7 +191,7 @@ class StoreHarness {
   }
 
   FakeClock clock;
-  FaultEnv env{&clock};
+  SimDisk env{&clock};
   ManualExecutor writers;
   ManualExecutor readers;
   ManualExecutor scrubbers;

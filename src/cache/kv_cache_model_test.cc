@@ -12,6 +12,7 @@
 #include "cache/kv_cache.h"
 #include "gtest/gtest.h"
 #include "testing/cache_harness.h"
+#include "testing/resume_definition.h"
 
 namespace everwarm::cache {
 namespace {
@@ -286,53 +287,13 @@ class Driver {
     }
   }
 
-  // By the definition, from nothing but the entries on the disk: the greatest p
-  // for which every group has all positions it needs.
   TokenPos FromDisk(const Tokens& prompt, const std::string& name_space) {
-    const CacheLayout& layout = harness_.layout();
-    const size_t block = layout.block_tokens;
-    std::vector<std::vector<bool>> have(
-        layout.groups.size(), std::vector<bool>(prompt.size(), false));
-    NodeId parent = harness_.Root(name_space);
-    TokenPos known = 0;
-    for (size_t start = 0; start < prompt.size(); start += block) {
-      bool any = false;
-      for (const auto& [key, entry] : harness_.tier().disk()) {
-        if (entry.identity.parent != parent) {
-          continue;
-        }
-        const Tokens& tokens = entry.identity.tokens;
-        for (size_t i = 0; i < tokens.size() && start + i < prompt.size() &&
-                           tokens[i] == prompt[start + i];
-             ++i) {
-          have[key.group][start + i] = true;
-          known = std::max<TokenPos>(known, start + i + 1);
-          any = true;
-        }
-      }
-      if (!any || start + block > prompt.size()) {
-        break;
-      }
-      parent =
-          ChildId(parent, absl::MakeConstSpan(prompt).subspan(start, block));
+    std::vector<const BlockIdentity*> blocks;
+    for (const auto& [key, entry] : harness_.tier().disk()) {
+      blocks.push_back(&entry.identity);
     }
-    TokenPos p = std::min<TokenPos>(known, prompt.size() - 1);
-    for (; p > 0; --p) {
-      bool all = true;
-      for (size_t g = 0; g < layout.groups.size(); ++g) {
-        const LayerGroup& group = layout.groups[g];
-        const TokenPos reach = group.kind == GroupKind::kWindow
-                                   ? std::min<TokenPos>(p, group.window - 1)
-                                   : p;
-        for (TokenPos q = p - reach; q < p; ++q) {
-          all = all && have[g][q];
-        }
-      }
-      if (all) {
-        break;
-      }
-    }
-    return p;
+    return ResumeByDefinition(harness_.layout(), blocks, prompt,
+                              harness_.Root(name_space));
   }
 
   CacheHarness harness_;

@@ -7,7 +7,7 @@ namespace everwarm::store {
 namespace {
 
 using cache::BlockIdentity;
-using Op = FaultEnv::Op;
+using Op = SimDisk::Op;
 
 // A block of group 0 on the simulated disk.
 constexpr uint64_t kFileBytes = 4096 + 12288;
@@ -206,7 +206,7 @@ TEST_F(BlockStoreCapTest, FilesSetAsideCountAndGoBeforeGoodOnes) {
   const auto bad = ChainOf(2, 16)[0];
   StoreOne(good);
   StoreOne(bad);
-  h_.env.Put(h_.PathOf(bad), FaultEnv::Bytes(kFileBytes));
+  h_.env.Put(h_.PathOf(bad), SimDisk::Bytes(kFileBytes));
   // One more directory: damaged/.
   h_.options.max_bytes = CapFor(2) + 4096;
   ASSERT_TRUE(h_.Open().ok());
@@ -217,6 +217,31 @@ TEST_F(BlockStoreCapTest, FilesSetAsideCountAndGoBeforeGoodOnes) {
   StoreOne(ChainOf(3, 16)[0]);
   EXPECT_TRUE(OnDisk(good));
   EXPECT_EQ(h_.store->stats().entries, 2u);
+}
+
+TEST_F(BlockStoreCapTest, TheCapHoldsForTheDirectoryOfFilesSetAsideToo) {
+  for (const bool running : {true, false}) {
+    StoreHarness h;
+    ASSERT_TRUE(h.Open().ok());
+    const auto chain = ChainOf(1, 48);
+    h.StoreAll(chain);
+    h.options.max_bytes = h.env.used_bytes();
+    ASSERT_TRUE(h.Open().ok());
+    h.env.ResetPeak();
+    h.env.FlipBit(h.PathOf(chain[2]), running ? 5000 : 50, 1);
+    if (running) {
+      EXPECT_TRUE(absl::IsDataLoss(h.LoadAndCheck(chain[2])));
+      h.writers.RunAll();
+    } else {
+      ASSERT_TRUE(h.Open().ok());
+    }
+    // There is no room to keep what is damaged, and no good block goes for it.
+    EXPECT_LE(h.env.peak_bytes(), h.options.max_bytes);
+    EXPECT_EQ(h.store->stats().bytes, h.env.used_bytes());
+    EXPECT_FALSE(h.env.Exists(h.PathOf(chain[2])));
+    EXPECT_TRUE(h.LoadAndCheck(chain[0]).ok());
+    EXPECT_TRUE(h.LoadAndCheck(chain[1]).ok());
+  }
 }
 
 TEST_F(BlockStoreCapTest, AFullDiskEvictsAndTriesOnceMore) {
@@ -237,7 +262,7 @@ TEST_F(BlockStoreCapTest, AFullDiskEvictsAndTriesOnceMore) {
 TEST_F(BlockStoreCapTest, ADiskThatSomebodyElseFilledStoresNothingAndRecovers) {
   ASSERT_TRUE(h_.Open().ok());
   const auto chain = ChainOf(1, 16);
-  h_.env.Put("/filler", FaultEnv::Bytes(100000));
+  h_.env.Put("/filler", SimDisk::Bytes(100000));
   h_.env.set_capacity(h_.env.used_bytes() + 5000);
   h_.StoreAll(chain);
   const auto failed =
@@ -248,6 +273,21 @@ TEST_F(BlockStoreCapTest, ADiskThatSomebodyElseFilledStoresNothingAndRecovers) {
   ASSERT_TRUE(h_.env.Unlink("/filler").ok());
   h_.StoreAll(chain);
   EXPECT_TRUE(h_.LoadAndCheck(chain[0]).ok());
+}
+
+TEST_F(BlockStoreCapTest, OnceThereIsRoomAgainAllIsStoredInAnyOrder) {
+  h_.options.max_batch_blocks = 1;
+  ASSERT_TRUE(h_.Open().ok());
+  auto chain = ChainOf(1, 64);
+  h_.env.Put("/filler", SimDisk::Bytes(100000));
+  h_.env.set_capacity(h_.env.used_bytes() + 5000);
+  h_.StoreAll(chain);
+  ASSERT_EQ(h_.store->stats().failed_stores, 4u);
+  ASSERT_TRUE(h_.env.Unlink("/filler").ok());
+  std::reverse(chain.begin(), chain.end());
+  h_.StoreAll(chain);
+  EXPECT_EQ(h_.store->stats().failed_stores, 4u);
+  EXPECT_EQ(h_.store->stats().entries, 4u);
 }
 
 TEST_F(BlockStoreCapTest, TheFileSystemKeepsItsFreeBytes) {
@@ -265,7 +305,7 @@ TEST_F(BlockStoreCapTest, NoBlockIsGivenUpForRoomThatCannotBeMade) {
   ASSERT_TRUE(h_.Open().ok());
   const auto chain = ChainOf(1, 32);
   h_.StoreAll(chain);
-  h_.env.Put("/filler", FaultEnv::Bytes(1000000));
+  h_.env.Put("/filler", SimDisk::Bytes(1000000));
   h_.env.set_capacity(h_.env.used_bytes() + 5000);
   h_.options.min_free_bytes = 100000;
   ASSERT_TRUE(h_.Open().ok());

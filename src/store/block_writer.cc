@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "store/block_file.h"
 #include "store/directory_layout.h"
+#include "store/durable_dir.h"
 
 namespace everwarm::store {
 namespace {
@@ -293,7 +294,8 @@ void BlockWriter::WriteBatch(Work& work) {
     const cache::BlockIdentity& identity = item.store->request.identity;
     if (Cancelled(item)) {
       item.status = absl::CancelledError("removed");
-    } else if (no_room_.contains({identity.parent, identity.key.group})) {
+    } else if (no_room_.contains({identity.parent, identity.key.group}) &&
+               !budget_.Fits(item.store->bytes + kMetadataBytes)) {
       item.status = absl::ResourceExhaustedError(
           "there was no room for the block before it");
     } else {
@@ -313,7 +315,7 @@ void BlockWriter::WriteBatch(Work& work) {
     }
   }
   SyncDirectory(work.items);
-  UpdateDirectoryBytes();
+  budget_.CountDirectories();
   Commit(work.items);
 }
 
@@ -377,8 +379,8 @@ absl::Status BlockWriter::WriteFile(Item& item,
       env.Create(path, {.direct = true});
   if (absl::IsNotFound(file.status())) {
     // Somebody removed the directory under us.
-    EW_RETURN_IF_ERROR(env.MakeDir(state_->own_dir));
-    EW_RETURN_IF_ERROR(env.SyncDir(state_->options.dir));
+    EW_RETURN_IF_ERROR(
+        MakeDurableDir(env, state_->own_dir, state_->parts.logger));
     file = env.Create(path, {.direct = true});
   }
   EW_RETURN_IF_ERROR(file.status());
@@ -506,23 +508,6 @@ void BlockWriter::CommitItem(const Item& item) {
   ++state_->counters.stored;
   state_->counters.stored_bytes += item.allocated;
   state_->AddEvents({cache::StoredEvent{identity.key, item.allocated}});
-}
-
-void BlockWriter::UpdateDirectoryBytes() {
-  uint64_t bytes = 0;
-  const auto add = [&](const std::string& dir) {
-    if (const auto info = state_->parts.env->Stat(dir); info.ok()) {
-      bytes += info->allocated;
-    }
-  };
-  add(state_->options.dir);
-  add(state_->own_dir);
-  add(state_->damaged_dir);
-  for (const ForeignDir& dir : state_->foreign) {
-    add(dir.path);
-  }
-  MutexLock lock(state_->mutex);
-  state_->index.set_directory_bytes(bytes);
 }
 
 }  // namespace everwarm::store

@@ -107,7 +107,6 @@ class BlockWriter : public std::enable_shared_from_this<BlockWriter> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex);
   void Undo(const Item& item);
   bool Cancelled(const Item& item) const;
-  void UpdateDirectoryBytes();
 
   const std::shared_ptr<StoreState> state_;
 

@@ -52,6 +52,11 @@ void DiskBudget::Release(uint64_t bytes) {
   state_.index.Release(bytes);
 }
 
+bool DiskBudget::Fits(uint64_t bytes) {
+  const absl::StatusOr<uint64_t> deficit = Deficit(bytes);
+  return deficit.ok() && *deficit == 0;
+}
+
 absl::Status DiskBudget::Evict(uint64_t bytes,
                                const absl::flat_hash_set<NodeId>& keep) {
   {
@@ -172,6 +177,39 @@ void DiskBudget::EnforceCap() {
   }
 }
 
+void DiskBudget::CountDirectories() {
+  uint64_t bytes = 0;
+  const auto add = [&](const std::string& dir) {
+    if (const auto info = state_.parts.env->Stat(dir); info.ok()) {
+      bytes += info->allocated;
+    }
+  };
+  add(state_.options.dir);
+  add(state_.own_dir);
+  add(state_.damaged_dir);
+  for (const ForeignDir& dir : state_.foreign) {
+    add(dir.path);
+  }
+  MutexLock lock(state_.mutex);
+  state_.index.set_directory_bytes(bytes);
+}
+
+absl::Status DiskBudget::MakeDamagedDir() {
+  Env& env = *state_.parts.env;
+  if (env.Stat(state_.damaged_dir).ok()) {
+    return absl::OkStatus();
+  }
+  // The cap holds for a directory as well, and no good block goes for it.
+  constexpr uint64_t kDirectoryBytes = 4096;
+  EW_ASSIGN_OR_RETURN(const uint64_t deficit, Deficit(kDirectoryBytes));
+  if (deficit > 0) {
+    return absl::ResourceExhaustedError("no room to keep it");
+  }
+  const absl::Status made = env.MakeDir(state_.damaged_dir);
+  CountDirectories();
+  return made;
+}
+
 void DiskBudget::SetAside(const std::string& path, uint64_t bytes,
                           const absl::Status& why) {
   Env& env = *state_.parts.env;
@@ -183,7 +221,7 @@ void DiskBudget::SetAside(const std::string& path, uint64_t bytes,
                        now.time_since_epoch())
                        .count(),
                    ".", set_aside_count_++);
-  absl::Status moved = env.MakeDir(state_.damaged_dir);
+  absl::Status moved = MakeDamagedDir();
   if (moved.ok()) {
     moved = env.Rename(path, to);
   }

@@ -24,12 +24,17 @@ class DiskBudget {
   // Errors: kResourceExhausted. Nothing is evicted where that would not do.
   absl::Status Reserve(uint64_t bytes, const absl::flat_hash_set<NodeId>& keep);
   void Release(uint64_t bytes);
+  // Whether Reserve() would succeed without evicting anything.
+  bool Fits(uint64_t bytes);
 
   // Evicts `bytes`, whatever the counts say: the disk has refused.
   absl::Status Evict(uint64_t bytes, const absl::flat_hash_set<NodeId>& keep);
 
   // Evicts until the cap is kept; after a start with a smaller one.
   void EnforceCap();
+
+  // Directories grow, and new ones come: looks at them again.
+  void CountDirectories();
 
   // Moves a file that cannot be used out of the way, into damaged/, where it
   // still counts. `bytes` are in limbo in the index, or 0 if not counted yet.
@@ -48,6 +53,7 @@ class DiskBudget {
   absl::StatusOr<uint64_t> Deficit(uint64_t bytes);
   std::optional<Victim> TakeVictim(const absl::flat_hash_set<NodeId>& keep);
   void ReadForeignHeaders(DirIndex dir);
+  absl::Status MakeDamagedDir();
 
   StoreState& state_;
   uint64_t set_aside_count_ = 0;

@@ -5,12 +5,12 @@
 #include <string>
 
 #include "base/units.h"
-#include "testing/fault_env.h"
+#include "testing/sim_disk.h"
 
 namespace everwarm::store {
 namespace {
 
-using Op = FaultEnv::Op;
+using Op = SimDisk::Op;
 
 // Every look at it takes a while.
 class TickingClock final : public Clock {
@@ -39,7 +39,7 @@ class DoctorTest : public testing::Test {
   }
 
   TickingClock clock_{std::chrono::microseconds(300)};
-  FaultEnv env_{&clock_};
+  SimDisk env_{&clock_};
 };
 
 TEST_F(DoctorTest, AGoodDiskIsFoundGoodAndLeftAsItWas) {
@@ -99,8 +99,8 @@ TEST_F(DoctorTest, AFullDiskIsABadOneThatIsLeftAsItWas) {
 }
 
 TEST_F(DoctorTest, WhatADeadExaminationLeftIsNoHindrance) {
-  env_.Put("/cache/tmp-doctor-0", FaultEnv::Bytes(10));
-  env_.Put("/cache/tmp-doctor-lock", FaultEnv::Bytes(0));
+  env_.Put("/cache/tmp-doctor-0", SimDisk::Bytes(10));
+  env_.Put("/cache/tmp-doctor-lock", SimDisk::Bytes(0));
   EXPECT_EQ(Examine().worst(), Finding::kGood);
   EXPECT_EQ(env_.Paths().size(), 1u);
 }

@@ -10,7 +10,7 @@
 namespace everwarm::store {
 namespace {
 
-using Op = FaultEnv::Op;
+using Op = SimDisk::Op;
 
 FingerprintParts Parts() {
   FingerprintParts parts;
@@ -40,7 +40,7 @@ TEST(FingerprintTest, ChangesWithEverythingTheBytesDependOn) {
         p.groups[0].geometry = BlockGeometry(2, 32, {{2, 64}, {2, 96}});
         p.groups[1].geometry = BlockGeometry(1, 32, {{1, 32}});
       },
-      [](FingerprintParts& p) { p.numerics_version = "2"; },
+      [](FingerprintParts& p) { p.numerics_version = std::string("2"); },
       // Text does not run from one field into the next.
       [](FingerprintParts& p) {
         p.groups[1].codec = "q81";
@@ -86,8 +86,8 @@ class WeightsHasherTest : public ::testing::Test {
     return read;
   }
   FakeClock clock_;
-  FaultEnv env_{&clock_};
-  FaultEnv::Bytes contents_;
+  SimDisk env_{&clock_};
+  SimDisk::Bytes contents_;
 };
 
 TEST_F(WeightsHasherTest, AFileIsHashedOnce) {

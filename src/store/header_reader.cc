@@ -42,7 +42,7 @@ void ReadHeaders(Env& env, const std::vector<std::string>& paths,
     FileInfo info;
     std::array<MutableBytes, 1> page;
   };
-  const AlignedBuffer pages(kBatch * kHeaderBytes);
+  const AlignedBuffer pages(std::min(kBatch, paths.size()) * kHeaderBytes);
   for (size_t begin = 0; begin < paths.size(); begin += kBatch) {
     const size_t end = std::min(begin + kBatch, paths.size());
     std::vector<Slot> slots;

@@ -67,11 +67,11 @@ TEST(InspectTest, CountsDamageTempAndSetAsideFilesAndChangesNothing) {
   ASSERT_TRUE(h.Open().ok());
   const auto chain = Chain(1, 32, TestFingerprint(1));
   h.StoreAll(chain);
-  h.env.Put(h.PathOf(chain[1]), FaultEnv::Bytes(10));
+  h.env.Put(h.PathOf(chain[1]), SimDisk::Bytes(10));
   h.env.Put("/cache/" + TestFingerprint(1).hex() + "/tmp-3",
-            FaultEnv::Bytes(10));
+            SimDisk::Bytes(10));
   ASSERT_TRUE(h.env.MakeDir("/cache/damaged").ok());
-  h.env.Put("/cache/damaged/x", FaultEnv::Bytes(5000));
+  h.env.Put("/cache/damaged/x", SimDisk::Bytes(5000));
   const auto paths = h.env.Paths();
   const auto report = InspectDirectory(h.env, "/cache");
   ASSERT_TRUE(report.ok());
@@ -85,7 +85,7 @@ TEST(InspectTest, CountsDamageTempAndSetAsideFilesAndChangesNothing) {
 
 TEST(InspectTest, AMissingDirectoryIsNotFound) {
   FakeClock clock;
-  FaultEnv env(&clock);
+  SimDisk env(&clock);
   EXPECT_TRUE(absl::IsNotFound(InspectDirectory(env, "/none").status()));
 }
 

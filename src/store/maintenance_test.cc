@@ -120,7 +120,7 @@ TEST_F(MaintenanceTest, AWholeBlockOfAnotherModelIsDamageToo) {
 }
 
 TEST_F(MaintenanceTest, WhatCannotBeReadIsDamage) {
-  h_.env.FailCall(FaultEnv::Op::kRead, 1, absl::UnavailableError("io"), 100);
+  h_.env.FailCall(SimDisk::Op::kRead, 1, absl::UnavailableError("io"), 100);
   EXPECT_EQ(Verify().damaged, 3u);
 }
 
@@ -145,18 +145,18 @@ TEST_F(MaintenanceTest, ADirectoryInUseOrOfSomebodyElseIsNotTouched) {
 
 TEST_F(MaintenanceTest, LeftoversGoAndBlocksStay) {
   const std::string dir = "/cache/" + TestFingerprint(1).hex();
-  h_.env.Put(dir + "/tmp-7", FaultEnv::Bytes(5000));
-  h_.env.Put("/cache/tmp-weights", FaultEnv::Bytes(10));
+  h_.env.Put(dir + "/tmp-7", SimDisk::Bytes(5000));
+  h_.env.Put("/cache/tmp-weights", SimDisk::Bytes(10));
   ASSERT_TRUE(h_.env.MakeDir("/cache/damaged").ok());
-  h_.env.Put("/cache/damaged/x.kv.1.2", FaultEnv::Bytes(10));
-  h_.env.Put("/cache/mine.txt", FaultEnv::Bytes(10));
+  h_.env.Put("/cache/damaged/x.kv.1.2", SimDisk::Bytes(10));
+  h_.env.Put("/cache/mine.txt", SimDisk::Bytes(10));
   const Removed removed = Close().RemoveLeftovers();
   EXPECT_EQ(removed.files, 3u);
   EXPECT_EQ(removed.bytes, 8192u + 4096u + 4096u);
   EXPECT_EQ(removed.failed, 0u);
   EXPECT_EQ(Blocks(), 3u);
   EXPECT_TRUE(h_.env.Exists("/cache/mine.txt"));
-  h_.env.PowerLoss();
+  h_.env.Restart(SimDisk::Unsynced::kDropped);
   EXPECT_FALSE(h_.env.Exists(dir + "/tmp-7"));
   EXPECT_FALSE(h_.env.Exists("/cache/damaged/x.kv.1.2"));
 }
@@ -187,12 +187,11 @@ TEST_F(MaintenanceTest, OldBlocksGoButNotUnderWhatIsUsed) {
 
 TEST_F(MaintenanceTest, RemovingAllLeavesNothingOfACache) {
   StoreOther();
-  h_.env.Put("/cache/weights.memo", FaultEnv::Bytes(10));
-  h_.env.Put("/cache/mine.txt", FaultEnv::Bytes(10));
-  h_.env.Put("/cache/" + TestFingerprint(1).hex() + "/odd",
-             FaultEnv::Bytes(10));
+  h_.env.Put("/cache/weights.memo", SimDisk::Bytes(10));
+  h_.env.Put("/cache/mine.txt", SimDisk::Bytes(10));
+  h_.env.Put("/cache/" + TestFingerprint(1).hex() + "/odd", SimDisk::Bytes(10));
   EXPECT_EQ(Close().RemoveAll().files, 7u);
-  h_.env.PowerLoss();
+  h_.env.Restart(SimDisk::Unsynced::kDropped);
   for (const std::string& path : h_.env.Paths()) {
     const auto info = h_.env.Stat(path);
     EXPECT_TRUE(info->kind == FileKind::kDirectory || path == "/cache/lock" ||
@@ -202,7 +201,7 @@ TEST_F(MaintenanceTest, RemovingAllLeavesNothingOfACache) {
 }
 
 TEST_F(MaintenanceTest, WhatCannotBeRemovedIsSaid) {
-  h_.env.FailCall(FaultEnv::Op::kUnlink, 2, absl::PermissionDeniedError("no"));
+  h_.env.FailCall(SimDisk::Op::kUnlink, 2, absl::PermissionDeniedError("no"));
   const Removed removed = Close().RemoveAll();
   EXPECT_EQ(removed.files, 2u);
   EXPECT_EQ(removed.failed, 1u);

@@ -10,6 +10,7 @@
 #include "store/block_file.h"
 #include "store/directory_layout.h"
 #include "store/disk_budget.h"
+#include "store/durable_dir.h"
 #include "store/header_reader.h"
 
 namespace everwarm::store {
@@ -43,6 +44,8 @@ class Scan {
   // perhaps be used another time stays.
   void GiveUp(const std::string& path, const FileInfo& info,
               const absl::Status& why);
+  // When all is counted: there may be no room to keep them.
+  void SetAsideUnusable();
   absl::Status CheckOwn(const BlockHeader& header) const;
   void AddFixed(uint64_t bytes);
   // Times in the future or before 1970 are as good as none.
@@ -50,18 +53,23 @@ class Scan {
     return std::clamp(time, Clock::Wall(), now_);
   }
 
+  struct Unusable {
+    std::string path;
+    absl::Status why;
+  };
+
   StoreState& state_;
   Env& env_;
   const Clock::Wall now_;
   DiskBudget budget_;
-  uint64_t directory_bytes_ = 0;
   size_t foreign_files_ = 0;
+  std::vector<Unusable> unusable_;
   std::vector<cache::TierEntry> entries_;
 };
 
 absl::Status Scan::LockDirectory() {
   const std::string& dir = state_.options.dir;
-  EW_RETURN_IF_ERROR(env_.MakeDir(dir));
+  EW_RETURN_IF_ERROR(MakeDurableDir(env_, dir, state_.parts.logger));
   absl::StatusOr<std::unique_ptr<FileLock>> lock =
       env_.Lock(absl::StrCat(dir, "/", kLockName));
   if (absl::IsFailedPrecondition(lock.status())) {
@@ -71,24 +79,21 @@ absl::Status Scan::LockDirectory() {
   }
   EW_RETURN_IF_ERROR(lock.status());
   state_.directory_lock = *std::move(lock);
-  EW_RETURN_IF_ERROR(env_.MakeDir(state_.own_dir));
-  return env_.SyncDir(dir);
+  EW_RETURN_IF_ERROR(MakeDurableDir(env_, state_.own_dir, state_.parts.logger));
+  // What a process that was killed had renamed is there, but perhaps not for
+  // long; what the scan finds counts as durable.
+  return env_.SyncDir(state_.own_dir);
 }
 
 absl::Status Scan::Run() {
   EW_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                       env_.List(state_.options.dir));
-  if (const auto info = env_.Stat(state_.options.dir); info.ok()) {
-    directory_bytes_ += info->allocated;
-  }
   for (const std::string& name : names) {
     ScanTop(name);
   }
   EW_RETURN_IF_ERROR(ScanOwn());
-  {
-    MutexLock lock(state_.mutex);
-    state_.index.set_directory_bytes(directory_bytes_);
-  }
+  budget_.CountDirectories();
+  SetAsideUnusable();
   budget_.EnforceCap();
   return absl::OkStatus();
 }
@@ -107,11 +112,14 @@ void Scan::ScanTop(const std::string& name) {
     }
     return;
   }
-  directory_bytes_ += info->allocated;
   if (path == state_.damaged_dir) {
     ScanDamaged();
-  } else if (path != state_.own_dir && DigestFromHex(name).has_value()) {
-    ScanForeign(path);
+  } else if (path != state_.own_dir) {
+    if (DigestFromHex(name).has_value()) {
+      ScanForeign(path);
+    } else {
+      AddFixed(info->allocated);
+    }
   }
 }
 
@@ -214,15 +222,27 @@ void Scan::GiveUp(const std::string& path, const FileInfo& info,
   }
   if (absl::IsDataLoss(why) || absl::IsFailedPrecondition(why) ||
       absl::IsPermissionDenied(why) || absl::IsNotFound(why)) {
-    budget_.SetAside(path, 0, why);
-    MutexLock lock(state_.mutex);
-    ++state_.counters.damaged;
-    return;
+    unusable_.push_back({path, why});
+  } else {
+    // Another version's, or not readable now.
+    state_.parts.logger->warn("{} is left alone: {}", path, why.ToString());
   }
-  // Another version's, or not readable now.
-  state_.parts.logger->warn("{} is left alone: {}", path, why.ToString());
   MutexLock lock(state_.mutex);
   state_.index.AddLoose({path, bytes, Sane(time)});
+}
+
+void Scan::SetAsideUnusable() {
+  for (const Unusable& file : unusable_) {
+    uint64_t bytes = 0;
+    {
+      MutexLock lock(state_.mutex);
+      ++state_.counters.damaged;
+      if (const auto loose = state_.index.RemoveLoose(file.path)) {
+        bytes = loose->bytes;
+      }
+    }
+    budget_.SetAside(file.path, bytes, file.why);
+  }
 }
 
 void Scan::ScanForeign(const std::string& dir) {
