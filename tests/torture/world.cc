@@ -1,0 +1,451 @@
+#include "tests/torture/world.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+#include <variant>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "testing/resume_definition.h"
+
+namespace everwarm::torture {
+namespace {
+
+using cache::BlockIdentity;
+using store::BlockStore;
+using store::OpenedStore;
+
+Fingerprint OurFingerprint() {
+  Fingerprint fingerprint;
+  fingerprint.digest.fill(7);
+  return fingerprint;
+}
+
+constexpr char kDir[] = "/var/cache";
+// Of /var, which is not the store's.
+constexpr uint64_t kSystemBytes = 4096;
+
+}  // namespace
+
+World::World(WorldOptions options, cache::BlockPool* pool, Counts* counts)
+    : options_(std::move(options)),
+      pool_(*pool),
+      counts_(*counts),
+      disk_(&clock_, options_.seed),
+      contents_(options_.layout) {
+  // The system's own directory; ours is below it.
+  disk_.Put("/var", {}, store::FileKind::kDirectory);
+  oracle_.set_disk_alive(
+      [this] { return reads_may_fail_ || !disk_.crashed(); });
+}
+
+World::~World() { EndProcess(); }
+
+std::string World::OwnDir() const {
+  return absl::StrCat(kDir, "/", OurFingerprint().hex());
+}
+
+NodeId World::Root(const std::string& name_space) const {
+  return RootId(OurFingerprint(), name_space);
+}
+
+store::StoreOptions World::MakeStoreOptions() const {
+  store::StoreOptions options;
+  options.dir = kDir;
+  options.fingerprint = OurFingerprint();
+  for (const cache::LayerGroup& group : options_.layout.groups) {
+    options.groups.push_back({group.name, group.geometry});
+  }
+  options.max_bytes = options_.ssd_bytes;
+  options.min_free_bytes = 0;
+  options.max_queued_stores = options_.max_queued_stores;
+  options.max_batch_blocks = options_.max_batch_blocks;
+  return options;
+}
+
+absl::StatusOr<OpenedStore> World::OpenStore() {
+  return BlockStore::Open(MakeStoreOptions(), {&disk_, &clock_, &writers_,
+                                               &readers_, options_.logger});
+}
+
+void World::Open() {
+  ++counts_.restarts;
+  reads_may_fail_ = false;
+  Audit();
+  auto opened = OpenStore();
+  if (!opened.ok()) {
+    if (!disk_.crashed()) {
+      Problem(absl::StrCat("cannot open: ", opened.status().ToString()));
+    }
+    return;
+  }
+  if (!disk_.crashed()) {
+    CheckEntries(opened->entries, opened->store->stats().evicted);
+    CheckDisk();
+    for (const cache::TierEntry& entry : opened->entries) {
+      oracle_.OnAdopted(entry.identity);
+    }
+  }
+  disk_.ResetPeak();
+  store_ = std::move(opened->store);
+  tier_ = std::make_unique<SpyTier>(store_.get(), &oracle_);
+  cache::KvCache::Config config;
+  config.fingerprint = OurFingerprint();
+  config.layout = options_.layout;
+  config.ram_target_bytes = options_.ram_target_bytes;
+  config.ram_hard_cap_bytes = options_.ram_hard_cap_bytes;
+  cache_ = std::make_unique<cache::KvCache>(config, &pool_, tier_.get(),
+                                            &clock_, options_.logger);
+  cache_->Adopt(std::move(opened->entries));
+}
+
+void World::Audit() {
+  auto opened = OpenStore();
+  if (!opened.ok() || disk_.crashed()) {
+    return;
+  }
+  CheckEntries(opened->entries, opened->store->stats().evicted);
+  absl::flat_hash_map<BlockKey, const BlockIdentity*> asked;
+  for (const cache::TierEntry& entry : opened->entries) {
+    const BlockIdentity& identity = entry.identity;
+    asked[identity.key] = &identity;
+    opened->store->Load({identity, *pool_.Allocate(identity.key.group)});
+  }
+  readers_.RunAll();
+  for (const cache::TierEvent& event : opened->store->TakeEvents()) {
+    if (const auto* loaded = std::get_if<cache::LoadedEvent>(&event)) {
+      const BlockIdentity& identity = *asked.at(loaded->key);
+      const BlockGeometry& geometry = pool_.geometry(loaded->key.group);
+      const auto tokens = static_cast<uint32_t>(identity.tokens.size());
+      std::vector<std::byte> packed(geometry.PayloadBytes(tokens));
+      geometry.Pack(loaded->block->data(), tokens, packed.data());
+      ++counts_.blocks_read;
+      if (!contents_.Verify(identity, packed)) {
+        ++counts_.wrong_bytes;
+        Problem("a stored block has wrong bytes and passes all checks");
+      }
+    } else if (const auto* failed = std::get_if<cache::LoadFailedEvent>(&event);
+               failed != nullptr && !disk_.crashed() &&
+               oracle_.durable().contains(failed->key)) {
+      counts_.lost_tokens += asked.at(failed->key)->tokens.size();
+      Problem(absl::StrCat("a durable block is damaged: ",
+                           failed->status.ToString()));
+      oracle_.Forgive(failed->key);
+    }
+  }
+  // Sets aside what was found damaged.
+  writers_.RunAll();
+}
+
+void World::CheckEntries(const std::vector<cache::TierEntry>& entries,
+                         uint64_t evicted) {
+  absl::flat_hash_set<BlockKey> found;
+  for (const cache::TierEntry& entry : entries) {
+    found.insert(entry.identity.key);
+  }
+  std::vector<BlockKey> gone;
+  for (const auto& [key, identity] : oracle_.durable()) {
+    if (found.contains(key)) {
+      continue;
+    }
+    gone.push_back(key);
+    // Files that came back with the power count against the cap as well.
+    if (evicted == 0) {
+      counts_.lost_tokens += identity.tokens.size();
+      Problem(absl::StrCat("a durable block at position ", identity.start,
+                           " is gone"));
+    }
+  }
+  for (const BlockKey& key : gone) {
+    oracle_.Forgive(key);
+  }
+}
+
+void World::CheckDisk() {
+  for (const std::string& path : disk_.Paths()) {
+    if (absl::StrContains(path, "/tmp-")) {
+      Problem("a dead process's file is left: " + path);
+    }
+  }
+  const uint64_t used = disk_.used_bytes() - kSystemBytes;
+  if (used > options_.ssd_bytes) {
+    Problem(
+        absl::StrCat(used, " bytes after the start, cap ", options_.ssd_bytes));
+  }
+}
+
+void World::OpenSecondProcess() {
+  const std::vector<std::string> before = disk_.Paths();
+  ManualExecutor executor;
+  const auto second =
+      BlockStore::Open(MakeStoreOptions(),
+                       {&disk_, &clock_, &executor, &executor, NullLogger()});
+  if (!absl::IsFailedPrecondition(second.status()) && !reads_may_fail_) {
+    Problem("a second process was not refused: " + second.status().ToString());
+  }
+  if (disk_.Paths() != before) {
+    Problem("a refused process has changed files");
+  }
+}
+
+void World::Crash(SimDisk::Unsynced unsynced, uint64_t seed) {
+  ++counts_.crashes;
+  options_.logger->info("crash {} after {} calls", static_cast<int>(unsynced),
+                        disk_.total_calls());
+  EndProcess();
+  disk_.Restart(unsynced, seed);
+}
+
+void World::Close() { EndProcess(); }
+
+void World::EndProcess() {
+  if (tier_ != nullptr) {
+    // What was announced before the end was promised.
+    tier_->TakeEvents();
+    CheckFailedLoads();
+  }
+  cache_.reset();
+  tier_.reset();
+  store_.reset();
+  flushes_.clear();
+  published_.clear();
+  // They find nobody home.
+  writers_.RunAll();
+  readers_.RunAll();
+}
+
+std::unique_ptr<Sequence> World::Take(const Tokens& prompt,
+                                      const std::string& name_space) {
+  return cache_->Take(prompt, name_space);
+}
+
+void World::Extend(Sequence& sequence, const Tokens& tokens,
+                   const Tokens& thrown_away, const std::string& name_space) {
+  const Tokens all = tokens + thrown_away;
+  const absl::Status status =
+      cache_->Reserve(sequence, static_cast<TokenPos>(all.size()));
+  if (!status.ok()) {
+    Problem("no slot: " + status.ToString());
+    return;
+  }
+  contents_.Write(sequence, all, Root(name_space));
+  cache_->Append(sequence, tokens);
+}
+
+void World::Publish(Sequence& sequence, const std::string& name_space) {
+  cache_->Publish(sequence);
+  const absl::Span<const TokenId> tokens = sequence.tokens();
+  if (!tokens.empty()) {
+    published_.push_back({{tokens.begin(), tokens.end()}, name_space});
+  }
+}
+
+void World::Check(const Sequence& sequence, const std::string& name_space) {
+  counts_.tokens_compared += sequence.length();
+  const std::string wrong = contents_.Check(sequence, Root(name_space));
+  if (!wrong.empty()) {
+    ++counts_.wrong_bytes;
+    Problem(
+        absl::StrCat("a sequence of ", sequence.length(), " tokens: ", wrong));
+  }
+}
+
+void World::Generate(const Tokens& prompt, const std::string& name_space) {
+  const auto sequence = Take(prompt, name_space);
+  Settle();
+  if (!sequence->ready()) {
+    Problem("a sequence waits for reads that have ended");
+    return;
+  }
+  Check(*sequence, name_space);
+  const Tokens rest(prompt.begin() + sequence->length(), prompt.end());
+  Extend(*sequence, rest, {}, name_space);
+  Publish(*sequence, name_space);
+  Settle();
+}
+
+void World::BeginFlush() {
+  flushes_.push_back({cache_->BeginFlush(), published_});
+}
+
+void World::EndFlushes() {
+  std::erase_if(flushes_, [&](const RunningFlush& flush) {
+    const std::optional<cache::FlushReport> report =
+        cache_->FlushOutcome(flush.ticket);
+    if (!report.has_value()) {
+      return false;
+    }
+    ++counts_.flushes;
+    if (!report->durable()) {
+      return true;
+    }
+    for (const Conversation& done : flush.before) {
+      counts_.acknowledged_tokens += done.tokens.size();
+      const TokenPos durable = cache::ResumeByDefinition(
+          options_.layout, oracle_.DurableBlocks(), done.tokens + Tokens{1},
+          Root(done.name_space));
+      if (oracle_.forgiven() == 0 && durable < done.tokens.size()) {
+        counts_.lost_tokens += done.tokens.size() - durable;
+        Problem(absl::StrCat("a flush called ", done.tokens.size(),
+                             " tokens durable, of which ", durable, " are"));
+      }
+      acknowledged_.push_back(done);
+    }
+    return true;
+  });
+}
+
+bool World::Flush() {
+  BeginFlush();
+  const uint64_t ticket = flushes_.back().ticket;
+  Settle();
+  const bool durable = cache_->FlushNow(ticket).durable();
+  EndFlushes();
+  if (!flushes_.empty()) {
+    Problem("a flush has not ended although nothing is left to do");
+  }
+  return durable;
+}
+
+void World::Poll() {
+  cache_->Poll();
+  CheckFailedLoads();
+  const uint64_t peak = disk_.peak_bytes() - kSystemBytes;
+  if (peak > options_.ssd_bytes) {
+    Problem(absl::StrCat(peak, " bytes were on the disk, cap ",
+                         options_.ssd_bytes, ", counted ",
+                         store_->stats().bytes));
+    disk_.ResetPeak();
+  }
+}
+
+void World::CheckFailedLoads() {
+  for (const absl::Status& failed : oracle_.TakeFailedLoads()) {
+    if (!reads_may_fail_) {
+      Problem(absl::StrCat("a durable block could not be read: ",
+                           failed.ToString()));
+    }
+  }
+}
+
+void World::Settle() {
+  do {
+    writers_.RunAll();
+    readers_.RunAll();
+    Poll();
+  } while (writers_.size() + readers_.size() > 0);
+}
+
+void World::CheckRam() {
+  // A search for something to drop is repeated after a while.
+  clock_.Advance(std::chrono::milliseconds(50));
+  Poll();
+  const uint64_t limit = cache_->stats().dirty_blocks > 0
+                             ? options_.ram_hard_cap_bytes
+                             : options_.ram_target_bytes;
+  if (pool_.used_bytes() > limit) {
+    Problem(absl::StrCat(pool_.used_bytes(), " bytes of RAM, limit ", limit));
+  }
+}
+
+void World::SetChances(const SimDisk::Chances& chances) {
+  reads_may_fail_ = true;
+  disk_.SetChances(chances);
+}
+
+bool World::Damage(uint64_t random) {
+  if (cache_ != nullptr) {
+    Poll();
+  }
+  std::vector<std::string> files;
+  for (const std::string& path : disk_.Paths()) {
+    if (absl::StartsWith(path, OwnDir() + "/") && absl::EndsWith(path, ".kv") &&
+        !disk_.Contents(path).empty()) {
+      files.push_back(path);
+    }
+  }
+  if (files.empty()) {
+    return false;
+  }
+  ++counts_.damages;
+  const std::string& path = files[random % files.size()];
+  const std::string& other = files[random / 7 % files.size()];
+  for (const std::string& touched : {path, other}) {
+    const auto key = store::ParseBlockFileName(
+        std::string_view(touched).substr(touched.rfind('/') + 1));
+    if (key.has_value()) {
+      oracle_.Forgive(*key);
+    }
+  }
+  options_.logger->info("damage {} of {} and {}", random % 6, path, other);
+  SimDisk::Bytes bytes = disk_.Contents(path);
+  const uint64_t place = random / 64;
+  switch (random % 6) {
+    case 0:
+      bytes.resize(place % bytes.size());
+      disk_.Put(path, bytes);
+      break;
+    case 1:
+      disk_.FlipBit(path, place % bytes.size(), place % 8);
+      break;
+    case 2:
+      disk_.Put(path, disk_.Contents(other));
+      disk_.Put(other, bytes);
+      break;
+    case 3:
+      disk_.Unlink(path).IgnoreError();
+      break;
+    case 4:
+      std::fill(bytes.begin() + place % bytes.size(), bytes.end(),
+                std::byte{0});
+      disk_.Put(path, bytes);
+      break;
+    default:
+      disk_.Put(path, {}, store::FileKind::kOther);
+  }
+  disk_.ResetPeak();
+  return true;
+}
+
+void World::CheckConversations(const std::vector<Conversation>& conversations) {
+  for (const Conversation& wanted : conversations) {
+    const Tokens prompt = wanted.tokens + Tokens{1};
+    const TokenPos expected =
+        oracle_.forgiven() == 0 ? static_cast<TokenPos>(wanted.tokens.size())
+                                : cache::ResumeByDefinition(
+                                      options_.layout, oracle_.DurableBlocks(),
+                                      prompt, Root(wanted.name_space));
+    const auto sequence = Take(prompt, wanted.name_space);
+    Settle();
+    if (!sequence->ready()) {
+      Problem("a sequence waits for reads that have ended");
+      return;
+    }
+    Check(*sequence, wanted.name_space);
+    if (sequence->length() < expected) {
+      counts_.lost_tokens += expected - sequence->length();
+      Problem(absl::StrCat("of ", expected, " durable tokens ",
+                           sequence->length(), " are found"));
+    }
+  }
+}
+
+cache::BlockPool& SharedPool(const cache::CacheLayout& layout) {
+  struct Entry {
+    std::vector<BlockGeometry> geometries;
+    std::unique_ptr<cache::BlockPool> pool;
+  };
+  static thread_local std::vector<Entry> pools;
+  std::vector<BlockGeometry> wanted = cache::Geometries(layout);
+  for (const Entry& entry : pools) {
+    if (entry.geometries == wanted) {
+      return *entry.pool;
+    }
+  }
+  pools.push_back({wanted, std::make_unique<cache::BlockPool>(wanted)});
+  return *pools.back().pool;
+}
+
+}  // namespace everwarm::torture

@@ -1,0 +1,163 @@
+// One machine: a simulated disk, and on it one process after the other with the
+// product's cache over the product's store. An oracle, which no crash reaches,
+// keeps what was promised and compares.
+//
+// Whatever is not as promised is a problem: a sentence in problems().
+//
+// Threads: one; executors and time are the test's to move.
+#ifndef EVERWARM_TESTS_TORTURE_WORLD_H_
+#define EVERWARM_TESTS_TORTURE_WORLD_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/kv_cache.h"
+#include "store/block_store.h"
+#include "testing/fake_clock.h"
+#include "testing/kv_contents.h"
+#include "testing/manual_executor.h"
+#include "testing/sim_disk.h"
+#include "tests/torture/counts.h"
+#include "tests/torture/oracle.h"
+
+namespace everwarm::torture {
+
+using cache::operator+;
+using cache::Sequence;
+using cache::Tokens;
+using store::SimDisk;
+
+struct WorldOptions {
+  cache::CacheLayout layout;
+  uint64_t ram_target_bytes = uint64_t{1} << 30;
+  uint64_t ram_hard_cap_bytes = uint64_t{1} << 30;
+  uint64_t ssd_bytes = uint64_t{1} << 30;
+  size_t max_queued_stores = 1024;
+  size_t max_batch_blocks = 32;
+  uint64_t seed = 0;
+  // What the store and the cache log.
+  Logger logger = NullLogger();
+};
+
+// Tokens that were published, and where.
+struct Conversation {
+  Tokens tokens;
+  std::string name_space;
+};
+
+class World {
+ public:
+  // The pool has the layout's geometries and may be used again by the next
+  // world, which is faster.
+  World(WorldOptions options, cache::BlockPool* pool, Counts* counts);
+  ~World();
+
+  // A process starts: locks, scans, adopts. What the disk must have is there,
+  // what it has is right, the cap is kept and no temporary file is left, or
+  // there are problems.
+  void Open();
+  // Starts while the other one runs: must be refused and change nothing.
+  void OpenSecondProcess();
+  // An end without any warning, or in the middle of a call that failed.
+  void Crash(SimDisk::Unsynced unsynced, uint64_t seed);
+  // The process drops all it has and ends. Nothing waits for the disk.
+  void Close();
+  bool running() const { return cache_ != nullptr; }
+
+  // Takes what is known of the prompt; checked once it is ready.
+  std::unique_ptr<Sequence> Take(const Tokens& prompt,
+                                 const std::string& name_space);
+  // Computes `tokens` behind the sequence. Of more that are reserved and
+  // written, nothing is kept.
+  void Extend(Sequence& sequence, const Tokens& tokens,
+              const Tokens& thrown_away, const std::string& name_space);
+  void Publish(Sequence& sequence, const std::string& name_space);
+  // All bytes of a ready sequence.
+  void Check(const Sequence& sequence, const std::string& name_space);
+  // Take, compute the rest, publish; everything runs to its end.
+  void Generate(const Tokens& prompt, const std::string& name_space = "");
+
+  void BeginFlush();
+  // Of flushes that have begun; what they say is believed and kept.
+  void EndFlushes();
+  // Both, with all that is in between. True: everything is durable.
+  bool Flush();
+
+  void RunWriter() { writers_.RunOne(); }
+  void RunReader() { readers_.RunOne(); }
+  void Poll();
+  // Until nothing is left to do before time passes.
+  void Settle();
+
+  // Nobody holds a sequence: what is in RAM fits the target, or waits for the
+  // disk and fits the hard cap.
+  void CheckRam();
+
+  // A file of the store: cut, changed, swapped, gone. False when there is none.
+  bool Damage(uint64_t random);
+  // Errors that are injected now excuse reads that fail.
+  void SetChances(const SimDisk::Chances& chances);
+
+  // After a crash: each conversation is found as far as it was durable, and
+  // right.
+  void CheckConversations(const std::vector<Conversation>& conversations);
+
+  cache::KvCache& cache() { return *cache_; }
+  SimDisk& disk() { return disk_; }
+  FakeClock& clock() { return clock_; }
+  WorldOptions& options() { return options_; }
+  // All conversations that a flush has called durable, in this life or before.
+  const std::vector<Conversation>& acknowledged() const {
+    return acknowledged_;
+  }
+  const std::vector<std::string>& problems() const { return problems_; }
+  void Problem(std::string what) { problems_.push_back(std::move(what)); }
+  std::string OwnDir() const;
+
+ private:
+  struct RunningFlush {
+    uint64_t ticket = 0;
+    std::vector<Conversation> before;
+  };
+
+  NodeId Root(const std::string& name_space) const;
+  store::StoreOptions MakeStoreOptions() const;
+  absl::StatusOr<store::OpenedStore> OpenStore();
+  // Opens once, reads everything that is found, and closes.
+  void Audit();
+  void CheckEntries(const std::vector<cache::TierEntry>& entries,
+                    uint64_t evicted);
+  void CheckDisk();
+  void CheckFailedLoads();
+  void EndProcess();
+
+  WorldOptions options_;
+  cache::BlockPool& pool_;
+  Counts& counts_;
+  FakeClock clock_;
+  SimDisk disk_;
+  ManualExecutor writers_;
+  ManualExecutor readers_;
+  cache::KvContents contents_;
+  Oracle oracle_;
+  // True while reads may fail, or files are not as the store left them.
+  bool reads_may_fail_ = false;
+  std::vector<Conversation> published_;
+  std::vector<RunningFlush> flushes_;
+  std::vector<Conversation> acknowledged_;
+  std::vector<std::string> problems_;
+  std::unique_ptr<store::BlockStore> store_;
+  std::unique_ptr<SpyTier> tier_;
+  std::unique_ptr<cache::KvCache> cache_;
+};
+
+// A pool for the layout, the same one for all worlds of a thread.
+cache::BlockPool& SharedPool(const cache::CacheLayout& layout);
+
+}  // namespace everwarm::torture
+
+#endif  // EVERWARM_TESTS_TORTURE_WORLD_H_
