@@ -1,6 +1,7 @@
 import pytest
 
 import everwarm
+import tiny_model
 
 
 @pytest.fixture
@@ -30,3 +31,27 @@ def shared(tmp_path_factory):
     server = everwarm.Server(directory / "cache", log=directory / "server.log")
     yield server
     server.close()
+
+
+def _write_tiny(tmp_path_factory, name, **more):
+    path = tmp_path_factory.mktemp("models") / name
+    tiny_model.write(path, **more)
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """A model that loads in a blink."""
+    return _write_tiny(tmp_path_factory, "tiny.gguf")
+
+
+@pytest.fixture(scope="session")
+def other_tiny(tmp_path_factory):
+    """The same with other weights."""
+    return _write_tiny(tmp_path_factory, "other.gguf", seed=2)
+
+
+@pytest.fixture(scope="session")
+def tiny_window(tmp_path_factory):
+    """One with sliding windows."""
+    return _write_tiny(tmp_path_factory, "window.gguf", architecture="gemma3")

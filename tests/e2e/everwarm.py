@@ -96,9 +96,7 @@ class Server:
     def __init__(self, cache_dir, *options, model=SMOL, log, environment=None):
         self.log = pathlib.Path(log)
         self.cache_dir = cache_dir
-        settings = {"--port": "0", "--cache-dir": str(cache_dir), "--ctx": "4096", "--threads": "1",
-                    "--block-tokens": str(BLOCK), **dict(zip(options[::2], options[1::2]))}
-        command = [BINARY, "serve", model, *itertools.chain(*settings.items())]
+        command = serve_command(cache_dir, *options, model=model)
         self.log_file = open(self.log, "ab")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log_file,
                                         env={**clean_environment(), **(environment or {})})
@@ -194,6 +192,12 @@ class Server:
 
     def log_text(self):
         return self.log.read_text()
+
+
+def serve_command(cache_dir, *options, model=SMOL):
+    settings = {"--port": "0", "--cache-dir": str(cache_dir), "--ctx": "4096", "--threads": "1",
+                "--block-tokens": str(BLOCK), **dict(zip(options[::2], options[1::2]))}
+    return [BINARY, "serve", str(model), *itertools.chain(*settings.items())]
 
 
 def clean_environment():

@@ -1,0 +1,182 @@
+"""A server that is killed again and again while clients talk to it.
+
+Used by the tests (test_kills.py) and, for as long as one likes, by tools/torture.py.
+"""
+import collections
+import dataclasses
+import http.client
+import pathlib
+import random
+import subprocess
+import threading
+import time
+
+import everwarm
+
+WORDS = ("zebra", "otter", "heron", "lynx", "tapir", "newt", "ibis", "mole")
+
+
+@dataclasses.dataclass
+class Conversation:
+    """A prompt, and the one reply it can get."""
+    messages: list
+    text: str = ""
+    # Before a flush that said 200, in some life of the server.
+    acknowledged: bool = False
+
+
+def conversations(count, seed):
+    """First turns, and second turns of some of them; several share a beginning."""
+    dice = random.Random(seed)
+    result = []
+    for i in range(count):
+        first = everwarm.question(dice.choice((60, 120, 250, 500)), f"{WORDS[i % len(WORDS)]} {i // 2}")
+        result.append(first)
+        if i % 2:
+            result.append(first + [{"role": "assistant", "content": "It is in the first line."},
+                                   {"role": "user", "content": "Which shelf comes in line 3?"}])
+    return [Conversation(messages) for messages in result]
+
+
+class Torture:
+    """Kills servers of one model over one cache directory. Everything wrong is in `problems`."""
+
+    def __init__(self, directory, model, seed, count=24, options=(), durable=True, max_tokens=8, life=0.8):
+        self.directory = pathlib.Path(directory)
+        self.cache_dir = self.directory / "cache"
+        self.model = model
+        self.dice = random.Random(seed)
+        self.options = tuple(options)
+        # False: the cap is too small to keep all, so nothing need be found again.
+        self.durable = durable
+        self.max_tokens = max_tokens
+        # Seconds under load, at most.
+        self.life = life
+        self.counts = collections.Counter()
+        self.problems = []
+        self.lock = threading.Lock()
+        self.conversations = conversations(count, seed)
+        server = everwarm.Server("off", *self.options, model=model, log=self.directory / "cold.log")
+        for conversation in self.conversations:
+            conversation.text = server.cold_chat(conversation.messages, max_tokens).text
+        server.close()
+
+    def problem(self, what):
+        with self.lock:
+            self.problems.append(what)
+
+    def run(self, cycles, until=None):
+        for _ in range(cycles):
+            if self.problems or (until is not None and time.monotonic() > until):
+                break
+            self.cycle()
+        return self.problems
+
+    def cycle(self):
+        """One life of the server."""
+        if self.dice.random() < 0.15:
+            self.kill_while_it_starts()
+        server = everwarm.Server(self.cache_dir, *self.options, *self.random_options(), model=self.model,
+                                 log=self.directory / "server.log")
+        try:
+            self.check_start(server)
+            self.check_acknowledged(server)
+            self.load_until_killed(server)
+        finally:
+            server.close()
+        self.counts["kills"] += 1
+
+    def random_options(self):
+        """RAM so small that blocks come from the disk, or none, or plenty."""
+        return ("--ram-cache", self.dice.choice(("0", "1MiB", "1GiB")))
+
+    def kill_while_it_starts(self):
+        command = everwarm.serve_command(self.cache_dir, *self.options, model=self.model)
+        with open(self.directory / "server.log", "ab") as log:
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log,
+                                       env=everwarm.clean_environment())
+        time.sleep(self.dice.uniform(0, 0.15))
+        process.kill()
+        process.wait()
+        self.counts["kills"] += 1
+        self.counts["kills while it starts"] += 1
+
+    def check_start(self, server):
+        left = [path for path in self.cache_dir.rglob("tmp-*")]
+        if left:
+            self.problem(f"temporary files after a start: {left}")
+        if server.stats()["ssd_cache"]["damaged"]:
+            self.problem("a kill left damaged files under final names")
+
+    def check_acknowledged(self, server):
+        known = [conversation for conversation in self.conversations if conversation.acknowledged]
+        for conversation in self.dice.sample(known, min(3, len(known))):
+            answer = self.ask(server, conversation)
+            if answer is not None and self.durable:
+                lost = answer.prompt_tokens - 1 - answer.cached
+                self.counts["acknowledged tokens"] += answer.prompt_tokens - 1
+                self.counts["acknowledged tokens lost"] += lost
+                if lost:
+                    self.problem(f"{lost} of {answer.prompt_tokens} acknowledged tokens are lost")
+
+    def ask(self, server, conversation):
+        """None when the server went away meanwhile."""
+        try:
+            answer = server.chat(conversation.messages, self.max_tokens)
+        except (OSError, http.client.HTTPException):
+            return None
+        if answer.status != 200:
+            self.problem(f"{answer.status}: {answer.body}")
+            return None
+        with self.lock:
+            self.counts["replies"] += 1
+            self.counts["replies from the disk"] += answer.from_ssd > 0
+        if answer.text != conversation.text:
+            with self.lock:
+                self.counts["wrong texts"] += 1
+            self.problem(f"{answer.text!r} instead of {conversation.text!r}, {answer.cached} cached")
+        return answer
+
+    def load_until_killed(self, server):
+        """Three clients and one who flushes, until the kill."""
+        answered = []
+
+        def client(seed):
+            dice = random.Random(seed)
+            while server.process.poll() is None:
+                conversation = dice.choice(self.conversations)
+                if self.ask(server, conversation) is not None:
+                    with self.lock:
+                        answered.append(conversation)
+
+        def flusher(seed):
+            dice = random.Random(seed)
+            while server.process.poll() is None:
+                time.sleep(dice.uniform(0, 0.2))
+                with self.lock:
+                    before = list(answered)
+                try:
+                    flush = server.flush()
+                except (OSError, http.client.HTTPException):
+                    return
+                with self.lock:
+                    self.counts["flushes"] += 1
+                if flush.status == 200:
+                    for conversation in before:
+                        conversation.acknowledged = True
+                elif self.durable:
+                    self.problem(f"flush: {flush.status} {flush.body}")
+
+        threads = [threading.Thread(target=client, args=(self.dice.random(),)) for _ in range(3)]
+        threads.append(threading.Thread(target=flusher, args=(self.dice.random(),)))
+        for thread in threads:
+            thread.start()
+        time.sleep(self.dice.uniform(0, self.life))
+        server.kill()
+        for thread in threads:
+            thread.join()
+
+    def total_bytes(self):
+        """Of the cache directory, as a cap counts them."""
+        paths = [self.cache_dir, *self.cache_dir.rglob("*")]
+        return sum(path.lstat().st_blocks * 512 for path in paths)
