@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 say() { printf '== %s\n' "$*"; }
 
 say "format"
-git ls-files 'src/*.h' 'src/*.cc' 'testing/*.h' 'testing/*.cc' 'tests/*.cc' 'bench/*.cc' |
+git ls-files 'src/*.h' 'src/*.cc' 'testing/*.h' 'testing/*.cc' 'tests/*.cc' 'tests/*.h' 'fuzz/*.cc' 'fuzz/*.h' 'bench/*.cc' |
   xargs -r clang-format-14 --dry-run --Werror
 
 say "layers"

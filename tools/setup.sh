@@ -44,11 +44,19 @@ fetch_python_package() {
 }
 
 step_packages() {
-  local wanted=(g++ make cmake ninja-build ccache pkg-config python3 python3-pip
-    python3-venv libabsl-dev libspdlog-dev libssl-dev libcli11-dev libhwy-dev
-    libxxhash-dev liburing-dev libgtest-dev libgmock-dev libbenchmark-dev clang-format-14)
+  install_packages g++ make cmake ninja-build ccache pkg-config python3 python3-pip \
+   python3-venv libabsl-dev libspdlog-dev libssl-dev libcli11-dev libhwy-dev \
+   libxxhash-dev liburing-dev libgtest-dev libgmock-dev libbenchmark-dev clang-format-14
+}
+
+# clang's fuzzing engine; only `make fuzz` needs it.
+step_fuzz() {
+  install_packages clang-14 libclang-rt-14-dev
+}
+
+install_packages() {
   local missing=()
-  for package in "${wanted[@]}"; do
+  for package in "$@"; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null |
       grep -q 'install ok installed' || missing+=("$package")
   done
