@@ -6,7 +6,7 @@ MODEL ?= models/SmolLM2-135M-Instruct.Q4_1.gguf
 PORT ?= 8080
 export CCACHE_BASEDIR = $(CURDIR)
 
-.PHONY: all setup demo serve test unit asan tsan check bench clean
+.PHONY: all setup demo serve test unit asan tsan torture fuzz check bench clean
 .DEFAULT_GOAL := all
 
 all: build/release/build.ninja
@@ -38,6 +38,22 @@ unit: setup build/release/build.ninja
 asan tsan: %: setup build/%/build.ninja
 	@cmake --build build/$* -j $(JOBS)
 	@ctest --test-dir build/$* --output-on-failure -L unit
+
+# For as long as one likes: make torture SECONDS=3600 KILLS=1000
+SECONDS ?= 300
+KILLS ?= 100
+torture: setup build/release/build.ninja
+	@tools/setup.sh python
+	@cmake --build build/release -j $(JOBS) --target everwarm torture
+	@.deps/python/bin/python tools/torture.py --seconds $(SECONDS) --kills $(KILLS) $(TORTURE)
+
+# Each fuzz target for FUZZ_SECONDS; finds are kept in build/fuzz/found/.
+FUZZ_SECONDS ?= 60
+fuzz: setup
+	@tools/setup.sh fuzz
+	@cmake --preset fuzz >/dev/null
+	@cmake --build --preset fuzz -j $(JOBS)
+	@tools/fuzz.sh build/fuzz $(FUZZ_SECONDS)
 
 # Format, layers, sanitizers: before a change is proposed.
 check:
