@@ -3,6 +3,7 @@
 #define EVERWARM_TESTING_FAKE_TEXT_FRONT_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,9 +60,15 @@ class FakeTextFront final : public server::TextFront {
   // The tokenizer refuses a text that holds it.
   static constexpr char kUnsplittable[] = "cannot be split";
 
+  // Called at the begin of Tokenize(), by any thread. Set before the first.
+  std::function<void()> on_tokenize;
+
   absl::StatusOr<std::vector<TokenId>> Tokenize(
       std::string_view text,
       const models::Vocabulary::TokenizeOptions& options) const override {
+    if (on_tokenize) {
+      on_tokenize();
+    }
     if (text.find(kUnsplittable) != std::string_view::npos) {
       return absl::InvalidArgumentError("the text cannot be split");
     }

@@ -3,6 +3,8 @@
 
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "testing/server_harness.h"
 
@@ -81,6 +83,58 @@ TEST_F(AdminEndpointsTest, HealthSaysStoppingWhileOpenRepliesGoOn) {
   server_->Stop(milliseconds(1));
   reader.join();
   ExpectError(cut, 503, "stopping");
+}
+
+TEST_F(AdminEndpointsTest, HealthAnswersWhileLongTextsAreTokenized) {
+  Mutex mutex;
+  CondVar changed;
+  int tokenizing = 0;
+  bool release = false;
+  text_front_.on_tokenize = [&] {
+    MutexLock lock(mutex);
+    ++tokenizing;
+    changed.NotifyAll();
+    while (!release) {
+      changed.Wait(mutex);
+    }
+  };
+  Server::Config config = AnyPort();
+  config.http_threads = 8;
+  config.max_open_requests = 4;
+  Start(config);
+  const std::vector<std::pair<std::string, std::string>> bodies = {
+      {"/v1/chat/completions",
+       R"({"messages":[{"role":"user","content":"hi"}]})"},
+      {"/v1/completions", R"({"prompt":"hi"})"},
+      {"/tokenize", R"({"content":"hi"})"},
+      {"/v1/messages",
+       R"({"max_tokens":1,"messages":[{"role":"user","content":"hi"}]})"}};
+  std::vector<std::thread> clients;
+  std::vector<int> statuses(bodies.size());
+  for (size_t i = 0; i < bodies.size(); ++i) {
+    clients.emplace_back([&, i] {
+      statuses[i] = Post(bodies[i].first, bodies[i].second).status;
+    });
+  }
+  {
+    MutexLock lock(mutex);
+    while (tokenizing < 4) {
+      changed.Wait(mutex);
+    }
+  }
+  EXPECT_EQ(Get("/health").status, 200);
+  for (const auto& [path, body] : bodies) {
+    EXPECT_EQ(Post(path, body).status, 429) << path;
+  }
+  {
+    MutexLock lock(mutex);
+    release = true;
+    changed.NotifyAll();
+  }
+  for (std::thread& client : clients) {
+    client.join();
+  }
+  EXPECT_EQ(statuses, std::vector<int>(bodies.size(), 200));
 }
 
 TEST_F(AdminEndpointsTest, AStopWhileTheModelIsLoadedIsSeenToo) {

@@ -14,7 +14,9 @@ Routes AnthropicEndpoints::routes() {
   return {
       {"POST", "/v1/messages",
        [this](const httplib::Request& request, httplib::Response& response) {
-         AnswerWithReply(*service_, Messages(request.body), request, response);
+         AnswerWithReply(
+             *service_, [&] { return Messages(request.body); }, request,
+             response);
        }},
       {"POST", "/v1/messages/count_tokens",
        [this](const httplib::Request& request, httplib::Response& response) {
@@ -48,6 +50,7 @@ absl::StatusOr<ReplyJob> AnthropicEndpoints::Messages(const std::string& text) {
 void AnthropicEndpoints::CountTokens(const httplib::Request& request,
                                      httplib::Response& response) {
   const auto count = [&]() -> absl::StatusOr<size_t> {
+    EW_ASSIGN_OR_RETURN(const GenerationGate::Pass pass, service_->Enter());
     EW_ASSIGN_OR_RETURN(const Json body, ParseJsonObject(request.body));
     EW_ASSIGN_OR_RETURN(const MessagesRequest messages,
                         ParseMessagesRequest(body, /*only_count=*/true));

@@ -47,6 +47,7 @@ void ModelEndpoints::Model(const httplib::Request& request,
 void ModelEndpoints::Tokenize(const httplib::Request& request,
                               httplib::Response& response) {
   const auto tokens = [&]() -> absl::StatusOr<std::vector<TokenId>> {
+    EW_ASSIGN_OR_RETURN(const GenerationGate::Pass pass, service_->Enter());
     EW_ASSIGN_OR_RETURN(const Json body, ParseJsonObject(request.body));
     EW_ASSIGN_OR_RETURN(const TokenizeRequest parsed,
                         ParseTokenizeRequest(body));

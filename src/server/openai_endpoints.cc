@@ -42,12 +42,14 @@ Routes OpenAiEndpoints::routes() {
   return {
       {"POST", "/v1/chat/completions",
        [this](const httplib::Request& request, httplib::Response& response) {
-         AnswerWithReply(*service_, Chat(request.body), request, response);
+         AnswerWithReply(
+             *service_, [&] { return Chat(request.body); }, request, response);
        }},
       {"POST", "/v1/completions",
        [this](const httplib::Request& request, httplib::Response& response) {
-         AnswerWithReply(*service_, Completions(request.body), request,
-                         response);
+         AnswerWithReply(
+             *service_, [&] { return Completions(request.body); }, request,
+             response);
        }}};
 }
 

@@ -101,16 +101,18 @@ void AnswerStreamed(Service& service, std::unique_ptr<ReplyForm> form,
 
 }  // namespace
 
-void AnswerWithReply(Service& service, absl::StatusOr<ReplyJob> job,
+void AnswerWithReply(Service& service,
+                     absl::FunctionRef<absl::StatusOr<ReplyJob>()> prepare,
                      const httplib::Request& request,
                      httplib::Response& response) {
-  if (!job.ok()) {
-    SetError(request, response, RefusalError(job.status()));
-    return;
-  }
   absl::StatusOr<GenerationGate::Pass> pass = service.Enter();
   if (!pass.ok()) {
     SetError(request, response, RefusalError(pass.status()));
+    return;
+  }
+  absl::StatusOr<ReplyJob> job = prepare();
+  if (!job.ok()) {
+    SetError(request, response, RefusalError(job.status()));
     return;
   }
   for (engine::Request& one : job->requests) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "engine/engine.h"
 #include "server/reply_form.h"
@@ -24,9 +25,12 @@ struct ReplyJob {
   bool stream = false;
 };
 
-// Or with why there is none. Holds the worker until a whole reply is there; a
-// streamed one goes on in the response's content provider.
-void AnswerWithReply(Service& service, absl::StatusOr<ReplyJob> job,
+// `prepare` makes the job of the request, or says why there is none. It may
+// take long, so it is not called unless there is a place inside the gate. Holds
+// the worker until a whole reply is there; a streamed one goes on in the
+// response's content provider.
+void AnswerWithReply(Service& service,
+                     absl::FunctionRef<absl::StatusOr<ReplyJob>()> prepare,
                      const httplib::Request& request,
                      httplib::Response& response);
 

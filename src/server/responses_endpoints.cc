@@ -55,7 +55,9 @@ Routes ResponsesEndpoints::routes() {
   return {
       {"POST", "/v1/responses",
        [this](const httplib::Request& request, httplib::Response& response) {
-         AnswerWithReply(*service_, Respond(request.body), request, response);
+         AnswerWithReply(
+             *service_, [&] { return Respond(request.body); }, request,
+             response);
        }}};
 }
 

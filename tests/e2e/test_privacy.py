@@ -6,8 +6,8 @@ from everwarm import question
 
 MARK = "xylophone"
 
-POSTS = ("/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize", "/admin/cache/flush",
-         "/admin/drain")
+POSTS = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens",
+         "/tokenize", "/detokenize", "/admin/cache/flush", "/admin/drain")
 GETS = ("/v1/models", "/v1/models/some", "/stats", "/nothing")
 
 
@@ -19,8 +19,11 @@ def test_a_key_protects_everything_but_health(start):
         for method, path in [("GET", path) for path in GETS] + [("POST", path) for path in POSTS]:
             answer = server.request(method, path, b"{}", headers)
             assert answer.status == 401, (path, headers)
-            assert answer.error["code"] == "invalid_api_key"
-            assert answer.error["type"] == "invalid_request_error"
+            if path.startswith("/v1/messages"):
+                assert answer.error["type"] == "authentication_error"
+            else:
+                assert answer.error["code"] == "invalid_api_key"
+                assert answer.error["type"] == "invalid_request_error"
     for headers in ({"Authorization": "Bearer secret"}, {"x-api-key": "secret"}):
         assert server.request("GET", "/v1/models", headers=headers).status == 200
         assert server.request("POST", "/admin/drain", headers=headers).status == 200
@@ -70,6 +73,17 @@ def test_nothing_that_was_said_is_in_the_log(start, cache_dir):
     assert server.complete(said, cache_salt=MARK).status == 200
     assert server.complete(said, 4, stop=[MARK]).status == 200
     assert server.request("POST", "/tokenize", {"content": said}).status == 200
+    for path, body in (("/v1/responses", {"input": said, "max_output_tokens": 4}),
+                       ("/v1/messages", {"max_tokens": 4, "system": said,
+                                         "messages": [{"role": "user", "content": said}]}),
+                       ("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": said}]})):
+        assert server.request("POST", path, body).status == 200, path
+        assert server.request("POST", path, {**body, "tools": [{"type": MARK, "name": MARK}]}).status == 400, path
+    tool = {"type": "function", "function": {"name": MARK, "parameters": {"type": "object"}}}
+    assert server.chat([{"role": "user", "content": said}], 4, tools=[tool]).status == 200
+    for schema in ({"type": MARK}, {"type": "string", "pattern": f"^({MARK}$"}, {"enum": [MARK]}):
+        server.chat([{"role": "user", "content": said}], 4, response_format={
+            "type": "json_schema", "json_schema": {"name": MARK, "schema": schema}})
     for body in (b'{"prompt": "' + MARK.encode(), b'{"prompt": "' + MARK.encode() + b'\xff"}',
                  b'{"prompt": {"' + MARK.encode() + b'": 1}}', MARK.encode()):
         assert server.request("POST", "/v1/completions", body).status == 400
