@@ -13,6 +13,7 @@ uint64_t BlockIndex::Add(IndexEntry entry) {
     Settle(old_bytes);
   }
   entry.generation = next_generation_++;
+  newest_use_ = std::max(newest_use_, entry.last_used);
   const NodeKey node_key{entry.id.dir, entry.id.key.node};
   const NodeKey parent_key{entry.id.dir, entry.parent};
   // The parent is a leaf no more.
@@ -88,6 +89,7 @@ void BlockIndex::SetLastUsed(const FileId& id, Clock::Wall time) {
   }
   const bool leaf = leaves_.erase(OrderOf(found->second)) > 0;
   found->second.last_used = time;
+  newest_use_ = std::max(newest_use_, time);
   if (leaf) {
     leaves_.insert(OrderOf(found->second));
   }

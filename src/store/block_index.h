@@ -10,6 +10,7 @@
 #ifndef EVERWARM_STORE_BLOCK_INDEX_H_
 #define EVERWARM_STORE_BLOCK_INDEX_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -73,6 +74,11 @@ class BlockIndex {
   // Null when there is none. Valid until the next change.
   const IndexEntry* Find(const FileId& id) const;
   void SetLastUsed(const FileId& id, Clock::Wall time);
+  // When something is used at `now`: later than all uses before it, whatever a
+  // clock says that was set back.
+  Clock::Wall NextUse(Clock::Wall now) const {
+    return std::max(now, newest_use_ + Clock::Wall::duration(1));
+  }
   void SetFileTime(const FileId& id, Clock::Wall time);
 
   void AddLoose(LooseFile file);
@@ -132,6 +138,7 @@ class BlockIndex {
   std::set<LeafOrder> leaves_;
   absl::flat_hash_map<std::string, LooseFile> loose_;
   uint64_t next_generation_ = 1;
+  Clock::Wall newest_use_;
   size_t own_entries_ = 0;
   uint64_t entry_bytes_ = 0;
   uint64_t loose_bytes_ = 0;

@@ -88,7 +88,7 @@ void BlockStore::Touch(absl::Span<const BlockKey> keys) {
   {
     MutexLock lock(state_->mutex);
     // Ancestors, which follow, count as used a little later than their leaf.
-    Clock::Wall time = now;
+    Clock::Wall time = state_->index.NextUse(now);
     for (const BlockKey& key : keys) {
       const FileId id{kOwnDir, key};
       const IndexEntry* entry = state_->index.Find(id);

@@ -200,6 +200,27 @@ TEST_F(BlockStoreCapTest, TimesFromTheFutureOrBefore1970DoNotProtect) {
   EXPECT_TRUE(OnDisk(normal));
 }
 
+TEST_F(BlockStoreCapTest, WhatWasJustWrittenOrUsedStaysWhenTheClockIsSetBack) {
+  h_.options.max_bytes = CapFor(3);
+  ASSERT_TRUE(h_.Open().ok());
+  const auto first = ChainOf(1, 16)[0];
+  const auto second = ChainOf(2, 16)[0];
+  const auto third = ChainOf(3, 16)[0];
+  StoreOne(first);
+  StoreOne(second);
+  h_.clock.SetWall(h_.clock.WallNow() - std::chrono::hours(10));
+  StoreOne(third);
+  h_.store->Touch({{first.key}});
+  StoreOne(ChainOf(4, 16)[0]);
+  EXPECT_TRUE(OnDisk(first));
+  EXPECT_FALSE(OnDisk(second));
+  EXPECT_TRUE(OnDisk(third));
+  StoreOne(ChainOf(5, 16)[0]);
+  EXPECT_TRUE(OnDisk(first));
+  EXPECT_FALSE(OnDisk(third));
+  EXPECT_TRUE(OnDisk(ChainOf(4, 16)[0]));
+}
+
 TEST_F(BlockStoreCapTest, FilesSetAsideCountAndGoBeforeGoodOnes) {
   ASSERT_TRUE(h_.Open().ok());
   const auto good = ChainOf(1, 16)[0];

@@ -501,7 +501,7 @@ void BlockWriter::CommitItem(const Item& item) {
   }
   state_->index.Add({.id = {kOwnDir, identity.key},
                      .parent = identity.parent,
-                     .last_used = now,
+                     .last_used = state_->index.NextUse(now),
                      .file_time = now,
                      .bytes = item.allocated});
   state_->index.Release(item.reserved);
