@@ -37,7 +37,7 @@ unit: setup build/release/build.ninja
 
 asan tsan: %: setup build/%/build.ninja
 	@cmake --build build/$* -j $(JOBS)
-	@ctest --test-dir build/$* --output-on-failure -L unit
+	@ctest --test-dir build/$* --output-on-failure -L 'unit|histories'
 
 # For as long as one likes: make torture SECONDS=3600 KILLS=1000
 SECONDS ?= 300

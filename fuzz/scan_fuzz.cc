@@ -1,7 +1,8 @@
 // A cache directory full of anything: the scan never crashes, gives only
 // entries that can be asked for, keeps the cap, and leaves no temporary file.
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,8 @@ class Input {
   SimDisk::Bytes Take(size_t count) {
     count = std::min(count, left_);
     SimDisk::Bytes bytes(count);
-    std::memcpy(bytes.data(), data_, count);
+    std::transform(data_, data_ + count, bytes.begin(),
+                   [](uint8_t byte) { return std::byte{byte}; });
     data_ += count;
     left_ -= count;
     return bytes;

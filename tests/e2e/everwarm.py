@@ -226,6 +226,10 @@ def question(tokens, word):
 
 
 def cache_files(directory):
-    """Files of blocks, as paths."""
-    return sorted(path for path in pathlib.Path(directory).rglob("*")
-                  if path.is_file() and path.stat().st_size >= 4096)
+    """Files of blocks, as paths; a running server may remove some meanwhile."""
+    found = []
+    for path in pathlib.Path(directory).rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_file() and path.stat().st_size >= 4096:
+                found.append(path)
+    return sorted(found)

@@ -1,5 +1,6 @@
 """Disks that fill, directories that turn read-only, files that are removed, cut, swapped and changed under the
 running server: never a wrong text, never a crash, and nothing acknowledged is lost."""
+import contextlib
 import os
 import pathlib
 import shutil
@@ -105,14 +106,15 @@ def test_a_directory_that_becomes_read_only_is_out_of_the_way(start, tiny, asked
         assert answer.cached == answer.prompt_tokens - 1
 
 
-def test_files_removed_under_the_running_server_are_computed_again(start, tiny, asked, cache_dir):
+def test_files_removed_under_the_running_server_are_computed_again(start, tiny, asked, cache_dir, tmp_path):
     server = start("--ram-cache", "0", model=tiny)
     check_all(server, asked)
     assert server.flush().status == 200
     for path in cache_files(cache_dir)[::2]:
-        path.unlink()
+        # The server itself removes what something longer has replaced.
+        path.unlink(missing_ok=True)
     check_all(server, asked)
-    shutil.rmtree(next(path for path in cache_dir.iterdir() if path.is_dir()))
+    next(path for path in cache_dir.iterdir() if path.is_dir()).rename(tmp_path / "gone")
     check_all(server, asked)
     flush = server.flush()
     assert flush.status == 200, flush.body
@@ -126,29 +128,31 @@ def block_files(cache_dir):
     return [path for path in cache_files(cache_dir) if path.suffix == ".kv" and path.parent.name != "damaged"]
 
 
-def damages():
-    """Functions that change a list of files, by name."""
-    cases = {}
-    for size in [*range(0, 4096, 512), 1, 4095, *range(4096, 36864, 4096)]:
-        cases[f"cut to {size}"] = lambda files, size=size: [os.truncate(path, min(size, path.stat().st_size))
-                                                            for path in files]
-    for place in (9, 70, 200, 1030, 4090, 4096, 9000, 20000):
-        def flip(files, place=place):
-            for path in files:
-                with open(path, "r+b") as file:
-                    file.seek(min(place, path.stat().st_size - 1))
-                    byte = file.read(1)
-                    file.seek(-1, 1)
-                    file.write(bytes([byte[0] ^ 4]))
-        cases[f"one bit at {place}"] = flip
+def cut(path, size):
+    os.truncate(path, min(size, path.stat().st_size))
 
-    def swap(files):
-        for one, other in zip(files[::2], files[1::2]):
-            contents = one.read_bytes()
-            one.write_bytes(other.read_bytes())
-            other.write_bytes(contents)
-    cases["two files swapped"] = swap
-    return cases
+
+def flip(path, place):
+    with open(path, "r+b") as file:
+        file.seek(min(place, path.stat().st_size - 1))
+        byte = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte[0] ^ 4]))
+
+
+def swap(one, other):
+    contents = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(contents)
+
+
+def damages():
+    """Names, and functions that change some files as given by lists of arguments."""
+    for size in (*range(0, 4096, 512), 1, 4095, *range(4096, 36864, 4096)):
+        yield f"cut to {size}", cut, lambda files, size=size: [(path, size) for path in files]
+    for place in (9, 70, 200, 1030, 4090, 4096, 9000, 20000):
+        yield f"one bit at {place}", flip, lambda files, place=place: [(path, place) for path in files]
+    yield "two files swapped", swap, lambda files: list(zip(files[::2], files[1::2]))
 
 
 def test_files_damaged_under_the_running_server_are_never_served(start, tiny, asked, cache_dir):
@@ -156,11 +160,14 @@ def test_files_damaged_under_the_running_server_are_never_served(start, tiny, as
     server = start("--ram-cache", "0", model=tiny)
     messages, text = asked[0]
     damaged = 0
-    for name, damage in damages().items():
+    for name, damage, choose in damages():
         assert server.chat(messages).text == text
         flush = server.flush()
         assert flush.status == 200, (name, flush.body)
-        damage(block_files(cache_dir))
+        for arguments in choose(block_files(cache_dir)):
+            # The server itself removes what something longer has replaced.
+            with contextlib.suppress(FileNotFoundError):
+                damage(*arguments)
         assert server.chat(messages).text == text, name
         found = server.stats()["ssd_cache"]["damaged"]
         assert found > damaged, name
@@ -247,6 +254,48 @@ def test_conversations_keep_apart_on_their_way_to_the_disk_and_back(start, tiny,
             thread.join()
         assert wrong == []
     assert server.stats()["cache"]["tokens_from_ssd"] > 0
+
+
+def test_a_stop_keeps_the_newest_work_of_many_conversations(start, tiny):
+    server = start(model=tiny)
+    cases = [question(150, f"{WORDS[i % len(WORDS)]} {i}") for i in range(30)]
+    texts = [server.chat(messages).text for messages in cases]
+    assert server.stop() == 0
+    server = start(model=tiny)
+    for messages, text in reversed(list(zip(cases, texts))):
+        answer = server.chat(messages)
+        assert answer.text == text
+        assert answer.from_ssd == answer.prompt_tokens - 1
+
+
+def times(files):
+    result = {}
+    for path in files:
+        with contextlib.suppress(FileNotFoundError):
+            result[path] = path.stat().st_mtime_ns
+    return result
+
+
+def test_a_flush_tells_the_truth_about_the_moment(start, tiny, cache_dir):
+    server = start(model=tiny)
+    texts = []
+    cases = [question(120, f"{WORDS[i % len(WORDS)]} {i}") for i in range(30)]
+    for messages in cases:
+        texts.append(server.chat(messages).text)
+        first = server.flush()
+        assert first.status == 200, first.body
+        written = times(block_files(cache_dir))
+        second = server.flush()
+        assert second.status == 200, second.body
+        assert second.json["flushed"] == 0
+        # Shorter ones may have gone; nothing has been written.
+        assert times(block_files(cache_dir)).items() <= written.items()
+    server.kill()
+    server = start(model=tiny)
+    for messages, text in zip(cases, texts):
+        answer = server.chat(messages)
+        assert answer.text == text
+        assert answer.from_ssd == answer.prompt_tokens - 1
 
 
 def total_bytes(directory):

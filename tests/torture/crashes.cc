@@ -107,7 +107,9 @@ void PublishFlushAndClose(World& world) {
     world.Publish(*sequence, "");
   }
   world.Flush();
-  world.disk().crashed() ? void() : world.Close();
+  if (!world.disk().crashed()) {
+    world.Close();
+  }
 }
 
 WorldOptions Options(cache::CacheLayout layout) {
