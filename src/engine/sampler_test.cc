@@ -5,8 +5,11 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "testing/byte_vocabulary.h"
 
 namespace everwarm::engine {
 namespace {
@@ -88,6 +91,66 @@ TEST(SamplerTest, ABiasIsAddedToItsTokensAlone) {
   params.logit_bias = {{0, -100.0f}, {1, -100.0f}, {2, -100.0f}};
   Sampler all(With(params), 3);
   EXPECT_EQ(all.Sample({1.0f, 2.0f, 0.0f}).value(), 1);
+}
+
+// --- with a grammar ---
+
+class GrammarSamplerTest : public testing::TestWithParam<float> {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(bytes_.status().ok()) << bytes_.status();
+  }
+  Sampler Follow(const std::string& grammar) {
+    auto compiled =
+        models::Grammar::Compile(bytes_.vocabulary(), {.text = grammar});
+    EXPECT_TRUE(compiled.ok()) << compiled.status();
+    Request request;
+    request.sampling = {.temperature = GetParam(), .seed = 5};
+    request.grammar = *std::move(compiled);
+    return Sampler(request, bytes_.vocabulary().size());
+  }
+  // What is chosen where the model wants `wanted` most, then `next`.
+  absl::StatusOr<TokenId> Choose(Sampler& sampler, const std::string& wanted,
+                                 const std::string& next) {
+    std::vector<float> logits(bytes_.vocabulary().size(), 0.0f);
+    logits[static_cast<size_t>(Id(wanted))] = 60.0f;
+    logits[static_cast<size_t>(Id(next))] = 40.0f;
+    return sampler.Sample(logits);
+  }
+  TokenId Id(const std::string& text) { return bytes_.Tokens(text).front(); }
+
+  ByteVocabulary bytes_;
+};
+INSTANTIATE_TEST_SUITE_P(GreedyAndRandom, GrammarSamplerTest,
+                         testing::Values(0.0f, 0.7f));
+
+TEST_P(GrammarSamplerTest, TheLikeliestTokenThatFitsIsChosen) {
+  Sampler sampler = Follow("root ::= \"yes\" | \"no\"");
+  EXPECT_EQ(Choose(sampler, "x", "n").value(), Id("n"));
+  EXPECT_EQ(Choose(sampler, "o", "x").value(), Id("o"));
+  EXPECT_EQ(Choose(sampler, "x", "y").value(), bytes_.end());
+}
+
+TEST_P(GrammarSamplerTest, AGrammarThatNoTokenContinuesIsAnEndAndNoFailure) {
+  // A letter that this vocabulary cannot write.
+  Sampler sampler = Follow("root ::= \"a\" [\\u00e9]");
+  EXPECT_EQ(Choose(sampler, "a", "b").value(), Id("a"));
+  EXPECT_TRUE(absl::IsOutOfRange(Choose(sampler, "a", "b").status()));
+}
+
+TEST_P(GrammarSamplerTest, RepliesOfOneGrammarDoNotDisturbEachOther) {
+  auto compiled = models::Grammar::Compile(
+      bytes_.vocabulary(), {.text = "root ::= \"ab\" | \"ba\""});
+  ASSERT_TRUE(compiled.ok());
+  Request request;
+  request.sampling.temperature = GetParam();
+  request.grammar = *std::move(compiled);
+  Sampler first(request, bytes_.vocabulary().size());
+  Sampler second(request, bytes_.vocabulary().size());
+  EXPECT_EQ(Choose(first, "a", "b").value(), Id("a"));
+  EXPECT_EQ(Choose(second, "b", "a").value(), Id("b"));
+  EXPECT_EQ(Choose(first, "a", "b").value(), Id("b"));
+  EXPECT_EQ(Choose(second, "b", "a").value(), Id("a"));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 """Requests that are legal but odd, and wrong ones, on every endpoint: none ends the server."""
 import json
+import random
 
 import pytest
 
@@ -151,6 +152,50 @@ def test_grammars_that_are_none_are_the_clients_error(shared):
         answer = shared.chat([{"role": "user", "content": "hi"}], 2, response_format={
             "type": "json_schema", "json_schema": {"name": "x", "schema": schema}})
         assert answer.status in (200, 400), schema
+    shared.assert_alive()
+
+
+TOOL = {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
+SEEDS = [
+    ("/v1/chat/completions", {
+        **chat("hi"), "n": 2, "stop": ["x"], "logprobs": True, "top_logprobs": 2, "logit_bias": {"5": 1},
+        "tools": [{"type": "function", "function": TOOL}], "tool_choice": "required", "seed": 3,
+        "stream_options": {"include_usage": True}}),
+    ("/v1/chat/completions", {**chat("hi"), "response_format": {
+        "type": "json_schema", "json_schema": {"name": "x", "schema": {
+            "type": "object", "properties": {"a": {"type": "array", "items": {"enum": ["b", 1, None]}},
+                                             "c": {"type": "string", "pattern": "^[a-z]{1,3}$"}},
+            "required": ["a"]}}}}),
+    ("/v1/chat/completions", {"messages": [
+        {"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "a"}]},
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c", "content": "r"}], "max_tokens": 2, "temperature": 0}),
+    ("/v1/completions", {"prompt": ["a", "b"], "max_tokens": 2, "echo": True, "temperature": 0.5,
+                         "grammar": "root ::= [a-z ]+ | \"x\" root2\nroot2 ::= [0-9]{1,3}"}),
+    ("/v1/messages", {**chat("hi"), "system": [{"type": "text", "text": "s"}], "tools": [
+        {"name": "f", "input_schema": TOOL["parameters"]}], "tool_choice": {"type": "any"}}),
+    ("/v1/responses", {"input": [{"role": "user", "content": "a"}], "max_output_tokens": 2,
+                       "tools": [{"type": "function", **TOOL}], "text": {"format": {"type": "text"}}}),
+]
+SCRAPS = ["[", "]", "{", "}", '"', ",", ":", "null", "1e999", "-1", "1e18", "true", "[]", "{}", "\\u0000",
+          "\\ud800", "\\", "0.5", '""', "(", ")", "*", "::=", "\u00e9", "2147483648", '"$ref":"#",']
+
+
+def test_changed_bodies_are_answered_or_refused_and_never_fail(shared):
+    chance = random.Random(8)
+    statuses = {}
+    for turn in range(240):
+        path, body = SEEDS[turn % len(SEEDS)]
+        text = json.dumps({**body, "stream": True} if chance.random() < 0.3 else body)
+        for _ in range(chance.randrange(3)):
+            at = chance.randrange(len(text))
+            cut = chance.choice([0, 0, 1, 4])
+            text = text[:at] + chance.choice([*SCRAPS, ""]) + text[at + cut:]
+        status = shared.request("POST", path, text.encode()).status
+        assert status in (200, 400), (status, path, text)
+        statuses[status] = statuses.get(status, 0) + 1
+    assert min(statuses[200], statuses[400]) > 40, statuses
     shared.assert_alive()
 
 
