@@ -64,19 +64,16 @@ absl::Status ReadLogprobs(const Json& body, GenerationOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status ReadReplyFields(const Json& body, models::ChatPrompt& prompt) {
-  if (const Json* form = FindField(body, "response_format")) {
-    EW_ASSIGN_OR_RETURN(prompt.json_schema,
-                        ReadReplyForm(*form, "response_format", true));
-  }
-  EW_ASSIGN_OR_RETURN(prompt.grammar, ReadGrammar(body));
+absl::Status ReadForm(const Json& body, models::ChatPrompt& prompt) {
+  EW_ASSIGN_OR_RETURN(ReplyFields fields, ReadReplyFields(body));
   const bool calls =
       !prompt.tools.empty() && prompt.tool_choice != models::ToolChoice::kNone;
-  if (!prompt.grammar.empty() && (calls || !prompt.json_schema.empty())) {
-    return InvalidRequest(
-        "'grammar' cannot be combined with 'tools' or 'response_format'",
-        "grammar");
+  if (!fields.grammar.empty() && calls) {
+    return InvalidRequest("'grammar' cannot be combined with 'tools'",
+                          "grammar");
   }
+  prompt.json_schema = std::move(fields.json_schema);
+  prompt.grammar = std::move(fields.grammar);
   return absl::OkStatus();
 }
 
@@ -142,7 +139,7 @@ absl::StatusOr<ChatRequest> ParseChatRequest(const Json& body) {
   EW_RETURN_IF_ERROR(ReadToolChoice(body, true, request.prompt));
   EW_ASSIGN_OR_RETURN(request.prompt.parallel_tool_calls,
                       BoolOr(body, "parallel_tool_calls", true));
-  EW_RETURN_IF_ERROR(ReadReplyFields(body, request.prompt));
+  EW_RETURN_IF_ERROR(ReadForm(body, request.prompt));
   EW_RETURN_IF_ERROR(ReadTemplateFields(body, request.prompt));
   EW_ASSIGN_OR_RETURN(request.options, ReadOpenAiOptions(body));
   EW_RETURN_IF_ERROR(ReadLogprobs(body, request.options));

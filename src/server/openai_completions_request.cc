@@ -80,25 +80,12 @@ absl::StatusOr<std::vector<CompletionPrompt>> ParsePrompts(const Json& body) {
   return prompts;
 }
 
-absl::Status ReadForm(const Json& body, CompletionRequest& request) {
-  EW_ASSIGN_OR_RETURN(request.grammar, ReadGrammar(body));
-  if (const Json* schema = FindField(body, "json_schema")) {
-    EW_ASSIGN_OR_RETURN(request.json_schema,
-                        ReadSchema(*schema, "json_schema"));
-    if (!request.grammar.empty()) {
-      return InvalidRequest("'grammar' and 'json_schema' cannot be combined",
-                            "grammar");
-    }
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<CompletionRequest> ParseCompletionRequest(const Json& body) {
   CompletionRequest request;
   EW_ASSIGN_OR_RETURN(request.prompts, ParsePrompts(body));
-  for (const char* name : {"suffix", "tools", "response_format"}) {
+  for (const char* name : {"suffix", "tools"}) {
     EW_RETURN_IF_ERROR(RefuseField(body, name));
   }
   EW_ASSIGN_OR_RETURN(request.options, ReadOpenAiOptions(body));
@@ -117,7 +104,7 @@ absl::StatusOr<CompletionRequest> ParseCompletionRequest(const Json& body) {
                      " in all; at most ", kMaxChoices, " are possible"),
         "n");
   }
-  EW_RETURN_IF_ERROR(ReadForm(body, request));
+  EW_ASSIGN_OR_RETURN(request.form, ReadReplyFields(body));
   EW_ASSIGN_OR_RETURN(request.echo, BoolOr(body, "echo", false));
   const Json* logprobs = FindField(body, "logprobs");
   if (logprobs != nullptr && *logprobs != false) {

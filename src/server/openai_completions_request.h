@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "server/generation_options.h"
 #include "server/json_text.h"
+#include "server/prompt_fields.h"
 
 namespace everwarm::server {
 
@@ -26,9 +27,8 @@ struct CompletionRequest {
   GenerationOptions options;
   // The reply begins with the prompt.
   bool echo = false;
-  // What the reply must follow, as text; empty: free.
-  std::string grammar;
-  std::string json_schema;
+  // What the reply must follow.
+  ReplyFields form;
 };
 
 struct TokenizeRequest {

@@ -191,8 +191,7 @@ TEST(OpenAiRequestTest, WhatWeDoNotDoIsRefusedByName) {
   }
   for (const char* more :
        {R"(,"suffix":"end")", R"(,"best_of":2)", R"(,"n":2,"best_of":3)",
-        R"(,"echo":true,"logprobs":0)", R"(,"tools":[7])",
-        R"(,"response_format":{"type":"json_object"})"}) {
+        R"(,"echo":true,"logprobs":0)", R"(,"tools":[7])"}) {
     EXPECT_EQ(TextError(Text(more)).code, "unsupported") << more;
   }
 }
@@ -262,6 +261,27 @@ TEST(OpenAiRequestTest, TheFormOfAReplyBecomesASchemaInItsOwnOrder) {
     EXPECT_EQ(error.http_status, 400) << form;
     EXPECT_TRUE(error.param.starts_with("response_format")) << error.param;
   }
+}
+
+TEST(OpenAiRequestTest, CompletionsHaveTheSameFormsAndOneOnly) {
+  const auto form = [](const std::string& more) {
+    const auto request = ParseCompletionRequest(Text(more));
+    EXPECT_TRUE(request.ok()) << request.status();
+    return request.ok() ? request->form : ReplyFields();
+  };
+  EXPECT_EQ(form(R"(,"response_format":{"type":"text"})").json_schema, "");
+  EXPECT_EQ(form(R"(,"response_format":{"type":"json_object"})").json_schema,
+            R"({"type":"object"})");
+  EXPECT_EQ(form(R"(,"json_schema":{"type":"array"})").json_schema,
+            R"({"type":"array"})");
+  EXPECT_EQ(form(R"(,"grammar":"root ::= x")").grammar, "root ::= x");
+  const std::string two = R"(,"json_schema":{"type":"array"},"grammar":"x")";
+  EXPECT_EQ(TextError(Text(two)).param, "grammar");
+  EXPECT_EQ(ChatError(Chat(two)).param, "grammar");
+  EXPECT_EQ(ChatError(Chat(R"(,"json_schema":{"type":"array"},
+      "response_format":{"type":"json_object"})"))
+                .param,
+            "json_schema");
 }
 
 TEST(OpenAiRequestTest, ASchemaThatWouldCostTooMuchIsRefused) {

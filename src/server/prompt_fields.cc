@@ -101,6 +101,18 @@ absl::StatusOr<models::ChatTool> ReadTool(const Json& value, ToolNames names,
   return tool;
 }
 
+absl::StatusOr<std::string> ReadGrammar(const Json& body) {
+  EW_ASSIGN_OR_RETURN(const std::optional<std::string> grammar,
+                      OptionalString(body, "grammar"));
+  if (grammar && grammar->size() > kMaxGrammarBytes) {
+    return InvalidRequest(
+        absl::StrCat("'grammar' has ", grammar->size(), " bytes; at most ",
+                     kMaxGrammarBytes, " can be followed"),
+        "grammar");
+  }
+  return grammar.value_or("");
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<models::ChatTool>> ReadTools(const Json& body,
@@ -190,18 +202,6 @@ absl::Status ReadToolChoice(const Json& body, bool wrapped,
       "tool_choice");
 }
 
-absl::StatusOr<std::string> ReadGrammar(const Json& body) {
-  EW_ASSIGN_OR_RETURN(const std::optional<std::string> grammar,
-                      OptionalString(body, "grammar"));
-  if (grammar && grammar->size() > kMaxGrammarBytes) {
-    return InvalidRequest(
-        absl::StrCat("'grammar' has ", grammar->size(), " bytes; at most ",
-                     kMaxGrammarBytes, " can be followed"),
-        "grammar");
-  }
-  return grammar.value_or("");
-}
-
 void SetEffort(const std::string& effort, models::ChatPrompt& prompt) {
   prompt.template_arguments["reasoning_effort"] = DumpJson(effort);
   if (effort == "none") {
@@ -263,6 +263,28 @@ absl::StatusOr<std::string> ReadReplyForm(const Json& form, const char* name,
     return std::string(kAnyObject);
   }
   return ReadSchema(*schema, absl::StrCat(name, " schema"));
+}
+
+absl::StatusOr<ReplyFields> ReadReplyFields(const Json& body) {
+  ReplyFields fields;
+  if (const Json* form = FindField(body, "response_format")) {
+    EW_ASSIGN_OR_RETURN(fields.json_schema,
+                        ReadReplyForm(*form, "response_format", true));
+  }
+  if (const Json* schema = FindField(body, "json_schema")) {
+    if (!fields.json_schema.empty()) {
+      return InvalidRequest(
+          "'json_schema' cannot be combined with 'response_format'",
+          "json_schema");
+    }
+    EW_ASSIGN_OR_RETURN(fields.json_schema, ReadSchema(*schema, "json_schema"));
+  }
+  EW_ASSIGN_OR_RETURN(fields.grammar, ReadGrammar(body));
+  if (!fields.grammar.empty() && !fields.json_schema.empty()) {
+    return InvalidRequest("'grammar' cannot be combined with a JSON schema",
+                          "grammar");
+  }
+  return fields;
 }
 
 }  // namespace everwarm::server

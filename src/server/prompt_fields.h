@@ -45,8 +45,13 @@ absl::Status RequireTool(const std::string& name, models::ChatPrompt& prompt);
 absl::StatusOr<std::string> ReadReplyForm(const Json& form, const char* name,
                                           bool wrapped);
 
-// The field "grammar" (GBNF), of a size that can be followed; empty: free.
-absl::StatusOr<std::string> ReadGrammar(const Json& body);
+// The fields "response_format", "json_schema" and "grammar" of OpenAI's chat
+// and completions, of which a body may have one.
+struct ReplyFields {
+  std::string json_schema;
+  std::string grammar;
+};
+absl::StatusOr<ReplyFields> ReadReplyFields(const Json& body);
 
 // How much to think, as templates know it; "none": not at all.
 void SetEffort(const std::string& effort, models::ChatPrompt& prompt);

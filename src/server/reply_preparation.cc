@@ -100,10 +100,10 @@ absl::Status ShowControlTokens(const Service& service,
 
 absl::StatusOr<std::string> CompletionGrammar(
     const CompletionRequest& request) {
-  if (request.json_schema.empty()) {
-    return request.grammar;
+  if (request.form.json_schema.empty()) {
+    return request.form.grammar;
   }
-  return models::JsonSchemaGrammar(request.json_schema);
+  return models::JsonSchemaGrammar(request.form.json_schema);
 }
 
 }  // namespace
