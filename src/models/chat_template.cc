@@ -8,9 +8,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "chat.h"
+#include "json-schema-to-grammar.h"
 #include "llama.h"
 #include "models/peg_reply_syntax.h"
 #include "models/plain_tools.h"
@@ -126,6 +128,19 @@ bool HasToolsInHistory(const ChatPrompt& prompt) {
                      });
 }
 
+// What a rule of a grammar that the library wrote, a rule to a line, says;
+// empty: there is no such rule.
+std::string RuleBody(const std::string& grammar, const std::string& name) {
+  const std::string begin = absl::StrCat("\n", name, " ::= ");
+  const std::string text = absl::StrCat("\n", grammar);
+  const size_t found = text.find(begin);
+  if (found == std::string::npos) {
+    return std::string();
+  }
+  const size_t body = found + begin.size();
+  return text.substr(body, text.find('\n', body) - body);
+}
+
 size_t CommonPrefix(const std::string& a, const std::string& b) {
   return static_cast<size_t>(
       std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
@@ -147,7 +162,10 @@ struct ChatTemplate::Impl {
   absl::Status AddReplyForm(const ChatPrompt& prompt,
                             const common_chat_params& params,
                             RenderedPrompt& rendered) const;
-  common_chat_params ReplyParams(const ChatPrompt& prompt) const;
+  common_chat_params ReplyParams(const ChatPrompt& prompt,
+                                 ToolChoice choice) const;
+  std::optional<GrammarSpec> CallsAlone(
+      const ChatPrompt& prompt, const common_chat_params& required) const;
   size_t CueBytes(const ChatPrompt& prompt) const;
   size_t ProbeCue(const ChatPrompt& prompt) const;
 
@@ -157,9 +175,10 @@ struct ChatTemplate::Impl {
 };
 
 // The parameters of the reply, where they are not those of the prompt.
-common_chat_params ChatTemplate::Impl::ReplyParams(
-    const ChatPrompt& prompt) const {
+common_chat_params ChatTemplate::Impl::ReplyParams(const ChatPrompt& prompt,
+                                                   ToolChoice choice) const {
   ChatPrompt reply = prompt;
+  reply.tool_choice = choice;
   if (!prompt.required_tool.empty()) {
     // All tools are described, so that the prompt stays what it was; one may be
     // called.
@@ -171,6 +190,45 @@ common_chat_params ChatTemplate::Impl::ReplyParams(
     reply.json_schema.clear();
   }
   return Apply(ToInputs(reply));
+}
+
+// The library's grammar of a required call lets the model talk before it, for
+// ever if it likes. The same with its rule of the calls as the root does not.
+// Nothing where that rule is not told apart, or where the model is to think
+// first.
+std::optional<GrammarSpec> ChatTemplate::Impl::CallsAlone(
+    const ChatPrompt& prompt, const common_chat_params& required) const {
+  const common_chat_params automatic = ReplyParams(prompt, ToolChoice::kAuto);
+  const GrammarSpec lazy = ToGrammar(automatic);
+  const bool thinks = automatic.supports_thinking && prompt.thinking;
+  if (thinks || !lazy.lazy || lazy.trigger_words.empty() ||
+      !lazy.trigger_patterns.empty()) {
+    return std::nullopt;
+  }
+  // A lazy grammar is of the rules that its trigger begins; where there are
+  // two, the second holds the first.
+  const std::string begun = RuleBody(lazy.text, "root");
+  if (begun != "tool-call" && begun != "tool-calls" &&
+      begun != "tool-call | tool-calls") {
+    return std::nullopt;
+  }
+  std::string calls = absl::EndsWith(begun, "s") ? "tool-calls" : "tool-call";
+  // Several calls may be several times what the trigger begins; then the first
+  // rule alone is one of them.
+  std::string trigger = gbnf_format_literal(lazy.trigger_words.front());
+  trigger.pop_back();
+  if (!prompt.parallel_tool_calls &&
+      absl::StartsWith(RuleBody(required.grammar, "tool-call"), trigger)) {
+    calls = "tool-call";
+  }
+  const std::string root = RuleBody(required.grammar, "root");
+  if (root.empty() || RuleBody(required.grammar, calls).empty()) {
+    return std::nullopt;
+  }
+  return GrammarSpec{
+      .text = absl::StrReplaceAll(absl::StrCat("\n", required.grammar),
+                                  {{absl::StrCat("\nroot ::= ", root),
+                                    absl::StrCat("\nroot ::= ", calls)}})};
 }
 
 absl::Status ChatTemplate::Impl::AddReplyForm(const ChatPrompt& prompt,
@@ -195,10 +253,14 @@ absl::Status ChatTemplate::Impl::AddReplyForm(const ChatPrompt& prompt,
   }
   const bool same =
       prompt.required_tool.empty() && (prompt.json_schema.empty() || !calls);
-  const common_chat_params reply = same ? params : ReplyParams(prompt);
+  const common_chat_params reply =
+      same ? params : ReplyParams(prompt, prompt.tool_choice);
   rendered.syntax = ToSyntax(reply, prompt.continue_last);
   rendered.shown_control_texts = reply.preserved_tokens;
-  if (!reply.grammar.empty()) {
+  if (calls && prompt.tool_choice == ToolChoice::kRequired) {
+    rendered.grammar = CallsAlone(prompt, reply);
+  }
+  if (!rendered.grammar && !reply.grammar.empty()) {
     rendered.grammar = ToGrammar(reply);
   }
   return absl::OkStatus();

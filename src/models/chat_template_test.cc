@@ -285,6 +285,23 @@ TEST_F(ChatTemplateTest, OwnToolsOfATemplateAreUsedAsTheyAre) {
   const RenderedPrompt one = Render(prompt);
   EXPECT_EQ(one.text, rendered.text);
   EXPECT_THAT(one.grammar->text, Not(HasSubstr("city")));
+  // Without thoughts, nothing comes before a required call.
+  constexpr char kStopCall[] =
+      "<tool_call>\n{\"name\": \"stop\", \"arguments\": {}}\n</tool_call>";
+  prompt.thinking = false;
+  const RenderedPrompt strict = Render(prompt);
+  EXPECT_TRUE(Follows(strict, kStopCall));
+  EXPECT_FALSE(Follows(strict, "Let me see."));
+  EXPECT_FALSE(Follows(strict, absl::StrCat("So: ", kStopCall)));
+  EXPECT_TRUE(Follows(strict, absl::StrCat(kStopCall, "\n", kStopCall)));
+  prompt.parallel_tool_calls = false;
+  EXPECT_TRUE(Follows(Render(prompt), kStopCall));
+  EXPECT_FALSE(
+      Follows(Render(prompt), absl::StrCat(kStopCall, "\n", kStopCall)));
+  const auto stop = strict.syntax->Parse(kStopCall, false);
+  ASSERT_TRUE(stop.has_value());
+  ASSERT_EQ(stop->tool_calls.size(), 1u);
+  EXPECT_EQ(stop->tool_calls[0].name, "stop");
 }
 
 TEST_F(ChatTemplateTest, ThoughtsAreReadWithoutToolsToo) {
