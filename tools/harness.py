@@ -82,12 +82,12 @@ class Server:
         finally:
             connection.close()
 
-    def chat(self, messages, max_tokens, **extra):
+    def chat(self, messages, max_tokens, on_piece=lambda: None, **extra):
         """Streams a chat reply at temperature 0; see stream()."""
-        return self.stream("/v1/chat/completions", {"messages": messages, "max_tokens": max_tokens, **extra})
+        return self.stream("/v1/chat/completions", {"messages": messages, "max_tokens": max_tokens, **extra}, on_piece)
 
-    def stream(self, path, body):
-        """A streamed reply: text, seconds to its first token (ttft), tokens a second after it, usage."""
+    def stream(self, path, body, on_piece=lambda: None):
+        """A streamed reply: text, seconds to its first token (ttft), tokens a second after it, usage. Calls on_piece() for each."""
         body = {"temperature": 0, "seed": 1, "stream": True, "stream_options": {"include_usage": True}, **body}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         began = time.monotonic()
@@ -108,6 +108,7 @@ class Server:
                 if piece:
                     times.append(time.monotonic())
                     text += piece
+                    on_piece()
             usage = event.get("usage") or usage
         connection.close()
         ended = time.monotonic()
