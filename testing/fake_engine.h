@@ -69,6 +69,10 @@ class FakeEngine final : public engine::Engine {
   }
 
   // --- what a test asks ---
+  std::vector<std::string> closed_sessions() const {
+    MutexLock lock(mutex_);
+    return closed_sessions_;
+  }
   std::vector<engine::Request> requests() const {
     MutexLock lock(mutex_);
     return requests_;
@@ -113,6 +117,10 @@ class FakeEngine final : public engine::Engine {
   engine::FlushOutcome Flush(std::chrono::milliseconds) override {
     MutexLock lock(mutex_);
     return flush_outcome_;
+  }
+  void CloseSession(std::string id) override {
+    MutexLock lock(mutex_);
+    closed_sessions_.push_back(std::move(id));
   }
   engine::DrainOutcome Drain(std::chrono::milliseconds) override {
     MutexLock lock(mutex_);
@@ -205,6 +213,7 @@ class FakeEngine final : public engine::Engine {
   engine::DrainOutcome drain_outcome_ ABSL_GUARDED_BY(mutex_);
   engine::EngineStats stats_ ABSL_GUARDED_BY(mutex_);
   std::vector<engine::Request> requests_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> closed_sessions_ ABSL_GUARDED_BY(mutex_);
   uint32_t cancelled_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

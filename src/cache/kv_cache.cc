@@ -16,6 +16,7 @@
 #include "cache/publication.h"
 #include "cache/retention.h"
 #include "cache/sequence_state.h"
+#include "cache/sessions.h"
 #include "cache/stores.h"
 #include "cache/taking.h"
 #include "cache/tier_copies.h"
@@ -27,6 +28,8 @@ namespace {
 // The whole tree is walked for the longest durable prefix, so stats() does not
 // do it more often than this; flush reports are always exact.
 constexpr std::chrono::seconds kLongestPrefixAge{1};
+// Sessions whose newest states are known.
+constexpr size_t kMaxSessions = 1024;
 
 absl::Status ValidateGroup(const LayerGroup& group, uint32_t block_tokens) {
   if (group.kind == GroupKind::kRecurrent) {
@@ -104,7 +107,8 @@ struct KvCache::Impl final : SequenceOwner {
                    config.demote_idle},
                   tree, stores, flushes),
         loads(parts, tree),
-        taking(parts, tree, copies, loads, retention) {}
+        taking(parts, tree, copies, loads, retention),
+        sessions(tree, kMaxSessions) {}
 
   ~Impl() override {
     for (SequenceState* sequence : open) {
@@ -185,6 +189,7 @@ struct KvCache::Impl final : SequenceOwner {
   Retention retention;
   Loads loads;
   Taking taking;
+  Sessions sessions;
   absl::flat_hash_set<SequenceState*> open;
   uint64_t tail_copies = 0;
   uint64_t publications = 0;
@@ -215,6 +220,14 @@ std::unique_ptr<Sequence> KvCache::Take(absl::Span<const TokenId> prompt,
   sequence.root = RootId(impl_->config.fingerprint, name_space);
   impl_->taking.Begin(sequence, prompt);
   return std::unique_ptr<Sequence>(new Sequence(std::move(state)));
+}
+
+void KvCache::SetSession(Sequence& handle, std::string id) {
+  handle.state_->sequence.session = std::move(id);
+}
+
+bool KvCache::CloseSession(std::string_view id) {
+  return impl_->sessions.Close(id);
 }
 
 absl::Status KvCache::Reserve(Sequence& handle, TokenPos count) {
@@ -294,7 +307,7 @@ void KvCache::Append(Sequence& handle, absl::Span<const TokenId> tokens) {
 
 void KvCache::Publish(Sequence& handle) {
   PublishSequence(handle.state_->sequence, impl_->tree, impl_->retention,
-                  impl_->stores);
+                  impl_->stores, impl_->sessions);
   ++impl_->publications;
   impl_->stores.Pump();
 }
@@ -355,6 +368,7 @@ CacheStats KvCache::stats() const {
   stats.ram_mapped_bytes = impl.parts.pool->mapped_bytes();
   stats.ram_target_bytes = impl.config.ram_target_bytes;
   stats.ram_hard_cap_bytes = impl.config.ram_hard_cap_bytes;
+  stats.sessions = impl.sessions.size();
   stats.nodes = impl.tree.num_nodes();
   stats.cached_blocks_in_ram = impl.retention.size();
   stats.dirty_blocks = impl.stores.size();

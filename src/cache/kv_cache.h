@@ -111,6 +111,7 @@ struct CacheStats {
   uint64_t ram_target_bytes = 0;
   uint64_t ram_hard_cap_bytes = 0;
   uint64_t nodes = 0;
+  uint64_t sessions = 0;
   uint64_t cached_blocks_in_ram = 0;
   uint64_t dirty_blocks = 0;  // published, not durable yet
   // Since the start.
@@ -161,6 +162,14 @@ class KvCache {
   // to compute. Requires: prompt is not empty, ids are not negative.
   std::unique_ptr<Sequence> Take(absl::Span<const TokenId> prompt,
                                  std::string_view name_space);
+
+  // What is published of it from now on is the newest state of that session:
+  // its blocks leave RAM after those of no session. A hint; it changes nothing
+  // of what is found.
+  void SetSession(Sequence& sequence, std::string id);
+  // Its states are like all others from now on. False: there is none of that
+  // name.
+  bool CloseSession(std::string_view id);
 
   // Whether `count` more tokens of this sequence leave the blocks of all live
   // sequences short of the hard cap, so that others still become durable. Where

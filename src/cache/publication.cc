@@ -27,7 +27,7 @@ void Share(SequenceState& sequence, size_t span, Residency& residency,
 }  // namespace
 
 void PublishSequence(SequenceState& sequence, TokenTree& tree,
-                     Retention& retention, Stores& stores) {
+                     Retention& retention, Stores& stores, Sessions& sessions) {
   const uint32_t block_tokens = tree.block_tokens();
   absl::Span<const TokenId> rest = sequence.tokens;
   if (rest.empty()) {
@@ -58,6 +58,9 @@ void PublishSequence(SequenceState& sequence, TokenTree& tree,
         retention.Touch(residency);
       }
     }
+  }
+  if (!sequence.session.empty()) {
+    sessions.Advance(sequence.session, path.back());
   }
   // A model whose groups all let go of a span leaves nothing there.
   tree.Prune(path.back());

@@ -79,11 +79,20 @@ void Retention::QueueNewestFirst() {
 }
 
 void Retention::DropUntil(uint64_t limit, size_t incoming_bytes, Drop what) {
+  DropUntil(limit, incoming_bytes, what, Whose::kNoSessions);
+  DropUntil(limit, incoming_bytes, what, Whose::kAnybodys);
+}
+
+void Retention::DropUntil(uint64_t limit, size_t incoming_bytes, Drop what,
+                          Whose whose) {
   for (auto it = order_.begin(); it != order_.end();) {
     if (parts_.pool->used_bytes() + incoming_bytes <= limit) {
       return;
     }
     Residency& residency = **it++;
+    if (whose == Whose::kNoSessions && residency.node->sessions > 0) {
+      continue;
+    }
     if (MayDrop(residency, what)) {
       DropCopy(residency);
       changed_ = true;

@@ -2,7 +2,8 @@
 //
 // Least recently used first. Whoever touches a path touches its leaf first and
 // its root last, so that plain order of use lets leaves go before what they
-// build on. A copy that anybody else has a share of stays.
+// build on. What a session would go on from stays longer (sessions.h). A copy
+// that anybody else has a share of stays.
 //
 // Threads: the engine thread.
 #ifndef EVERWARM_CACHE_RETENTION_H_
@@ -69,8 +70,11 @@ class Retention {
     kClean,  // also what need not become durable
     kAny,
   };
-  // Walks from the least recently used on while more than `limit` is used.
+  enum class Whose { kNoSessions, kAnybodys };
+  // Walks from the least recently used on while more than `limit` is used:
+  // those that are no session's newest state, then all.
   void DropUntil(uint64_t limit, size_t incoming_bytes, Drop what);
+  void DropUntil(uint64_t limit, size_t incoming_bytes, Drop what, Whose whose);
   static bool MayDrop(const Residency& residency, Drop what);
   static void CountShares(const BlockRef& block, int more);
   void DropCopy(Residency& residency);

@@ -84,6 +84,8 @@ class SequenceState {
   const CacheLayout layout;
   SequenceOwner* owner;
   NodeId root;
+  // The id of its session; empty: none.
+  std::string session;
   std::vector<TokenId> tokens;
   std::vector<BlockTable> tables;
   Reuse reuse;

@@ -80,6 +80,8 @@ struct Node {
   uint32_t children = 0;
   // Reasons to keep the node although nothing is resident.
   uint32_t pins = 0;
+  // States of sessions at its end or further down; sessions.h.
+  uint32_t sessions = 0;
   std::vector<TokenId> tokens;
   std::vector<Residency> groups;
   // Of all tokens; computed when somebody needs it, always there for a root.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/units.h"
+#include "cache/latest_conversations.h"
 #include "cli/numerics.h"
 #include "cli/progress.h"
 #include "engine/local_engine.h"
@@ -20,6 +21,8 @@ namespace {
 
 // Tasks of the store that read at the same time.
 constexpr size_t kReaderThreads = 2;
+// Of those on disk, whose text is known to be theirs from the start.
+constexpr size_t kRememberedConversations = 32;
 
 // Blocks in the writer's hands cannot be given up, so these must leave most of
 // what is between target and hard cap to the rest.
@@ -91,8 +94,6 @@ absl::Status Assembly::LoadModel(const ModelOptions& options,
                                  const Clock* clock) {
   EW_ASSIGN_OR_RETURN(vocabulary_, models::Vocabulary::Load(options.model));
   EW_ASSIGN_OR_RETURN(chat_template_, models::ChatTemplate::Load(*vocabulary_));
-  text_front_ = std::make_unique<server::ModelTextFront>(
-      vocabulary_.get(), chat_template_.get(), options.context);
   token_text_ =
       std::make_unique<engine::VocabularyTokenText>(vocabulary_.get());
   Progress progress("loading the model", clock);
@@ -179,6 +180,18 @@ absl::Status Assembly::StartEngine(const ModelOptions& options,
   EW_RETURN_IF_ERROR(config.Validate());
   cache_ = std::make_unique<cache::KvCache>(std::move(config), pool_.get(),
                                             tier_.get(), clock, logger);
+  history_ = std::make_unique<engine::TokenHistory>(
+      fingerprint,
+      [vocabulary = vocabulary_.get()](TokenId token) {
+        return vocabulary->PieceWithControl(token);
+      },
+      engine::TokenHistory::Limits{});
+  for (cache::Conversation& conversation :
+       cache::LatestConversations(entries, kRememberedConversations)) {
+    history_->Remember(conversation.root, std::move(conversation.tokens));
+  }
+  text_front_ = std::make_unique<server::ModelTextFront>(
+      vocabulary_.get(), chat_template_.get(), options.context, history_.get());
   cache_->Adopt(std::move(entries));
   engine::LocalEngine::Config engine_config;
   engine_config.context_size = options.context;
@@ -189,7 +202,7 @@ absl::Status Assembly::StartEngine(const ModelOptions& options,
   engine_ = std::make_unique<engine::LocalEngine>(
       engine_config,
       engine::LocalEngine::Parts{model_.get(), token_text_.get(), cache_.get(),
-                                 tier_.get(), clock, logger});
+                                 tier_.get(), clock, logger, history_.get()});
   return absl::OkStatus();
 }
 

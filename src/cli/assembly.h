@@ -17,6 +17,7 @@
 #include "cache/tier.h"
 #include "cli/options.h"
 #include "engine/engine.h"
+#include "engine/token_history.h"
 #include "engine/token_text.h"
 #include "models/chat_template.h"
 #include "models/model.h"
@@ -59,6 +60,7 @@ class Assembly {
   // Each outlives those below it.
   std::unique_ptr<models::Vocabulary> vocabulary_;
   std::unique_ptr<models::ChatTemplate> chat_template_;
+  std::unique_ptr<engine::TokenHistory> history_;
   std::unique_ptr<server::ModelTextFront> text_front_;
   std::unique_ptr<engine::TokenText> token_text_;
   std::unique_ptr<models::Model> model_;

@@ -42,6 +42,9 @@ struct SamplingParams {
   std::vector<std::pair<TokenId, float>> logit_bias;
 };
 
+// A session's id counts by its first so many bytes.
+inline constexpr size_t kMaxSessionBytes = 256;
+
 struct Request {
   std::vector<TokenId> prompt;
   // Who may share KV with it.
@@ -66,6 +69,9 @@ struct Request {
   // A position in the prompt that later prompts share even where they leave
   // its end out; published like the prompt's end. 0: none.
   TokenPos boundary = 0;
+  // What is computed for it is the newest state of that session and stays in
+  // RAM longer than what is nobody's; a hint. Empty: none.
+  std::string session;
 };
 
 enum class FinishReason {
@@ -193,6 +199,10 @@ class Engine {
   // Flushes, and drops from RAM all that is durable and not in use. Nothing is
   // lost by it, and replies go on.
   virtual DrainOutcome Drain(std::chrono::milliseconds timeout) = 0;
+
+  // The session's states are like all others from now on. Nothing is deleted,
+  // and nobody waits.
+  virtual void CloseSession(std::string id) = 0;
 
   virtual EngineStats stats() const = 0;
 

@@ -69,7 +69,8 @@ LocalEngine::LocalEngine(const Config& config, Parts parts)
       context_size_(Scheduler::FittingContext(
           *parts_.cache, config_.context_size, config_.prefill_chunk)),
       scheduler_(SchedulerConfig(config_, context_size_),
-                 {parts_.model, parts_.cache, parts_.clock, parts_.logger}),
+                 {parts_.model, parts_.cache, parts_.clock, parts_.logger,
+                  parts_.history}),
       flushes_(parts_.cache, parts_.clock) {
   if (context_size_ < config_.context_size) {
     parts_.logger->warn(
@@ -178,6 +179,14 @@ EngineStats LocalEngine::stats() const {
   return stats;
 }
 
+void LocalEngine::CloseSession(std::string id) {
+  {
+    MutexLock lock(mutex_);
+    closed_sessions_.push_back(std::move(id));
+  }
+  wake_up_->Notify();
+}
+
 void LocalEngine::CancelAll() {
   cancel_all_.store(true);
   {
@@ -252,6 +261,10 @@ void LocalEngine::Run() {
 
 void LocalEngine::TakeArrivals() {
   MutexLock lock(mutex_);
+  for (const std::string& id : closed_sessions_) {
+    parts_.cache->CloseSession(id);
+  }
+  closed_sessions_.clear();
   while (!arrived_.empty()) {
     scheduler_.Add(std::move(arrived_.front()));
     arrived_.pop_front();

@@ -10,6 +10,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "engine/flush_runs.h"
 #include "engine/generation.h"
 #include "engine/scheduler.h"
+#include "engine/token_history.h"
 #include "engine/token_text.h"
 #include "models/model.h"
 
@@ -68,6 +70,8 @@ class LocalEngine final : public Engine {
     cache::Tier* tier = nullptr;
     const Clock* clock = nullptr;
     Logger logger;
+    // Learns the tokens of finished conversations; may be null.
+    TokenHistory* history = nullptr;
   };
 
   // Requires: a valid config. Takes over the cache: from now on only the engine
@@ -81,6 +85,7 @@ class LocalEngine final : public Engine {
   absl::StatusOr<std::unique_ptr<Reply>> Submit(Request request) override;
   FlushOutcome Flush(std::chrono::milliseconds timeout) override;
   DrainOutcome Drain(std::chrono::milliseconds timeout) override;
+  void CloseSession(std::string id) override;
   EngineStats stats() const override;
   void CancelAll() override;
   FlushOutcome Stop(std::chrono::milliseconds deadline) override;
@@ -106,6 +111,7 @@ class LocalEngine final : public Engine {
   mutable Mutex mutex_;
   std::deque<std::unique_ptr<Generation>> arrived_ ABSL_GUARDED_BY(mutex_);
   std::vector<FlushRuns::Call> arrived_flushes_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> closed_sessions_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool quit_ ABSL_GUARDED_BY(mutex_) = false;
   EngineStats stats_ ABSL_GUARDED_BY(mutex_);

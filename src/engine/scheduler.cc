@@ -166,8 +166,10 @@ void Scheduler::StartFollowers() {
     if (!generation.begun()) {
       counts_.prompt_tokens += generation.request().prompt.size();
     }
-    generation.Start(parts_.cache->Take(generation.AllTokens(),
-                                        generation.request().name_space));
+    std::unique_ptr<cache::Sequence> sequence = parts_.cache->Take(
+        generation.AllTokens(), generation.request().name_space);
+    parts_.cache->SetSession(*sequence, generation.request().session);
+    generation.Start(std::move(sequence));
   }
 }
 
@@ -400,6 +402,10 @@ void Scheduler::Settle(Generation& generation) {
     tokens.assign(sequence->tokens().begin(), sequence->tokens().end());
   }
   generation.ReleaseSequence();
+  if (parts_.history != nullptr && generation.usage().completion_tokens > 0) {
+    parts_.history->Remember(generation.request().name_space,
+                             generation.AllTokens());
+  }
   End(generation, std::move(tokens));
   crowded_ = false;
 }

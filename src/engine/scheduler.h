@@ -35,6 +35,7 @@
 #include "engine/reply_endings.h"
 #include "engine/shared_prefixes.h"
 #include "engine/step_pacer.h"
+#include "engine/token_history.h"
 #include "models/model.h"
 
 namespace everwarm::engine {
@@ -55,6 +56,8 @@ class Scheduler {
     cache::KvCache* cache = nullptr;
     const Clock* clock = nullptr;
     Logger logger;
+    // Learns the tokens of finished conversations; may be null.
+    TokenHistory* history = nullptr;
   };
   // Since the start.
   struct Counts {

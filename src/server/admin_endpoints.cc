@@ -1,7 +1,11 @@
 #include "server/admin_endpoints.h"
 
+#include <optional>
+#include <string>
 #include <string_view>
 
+#include "base/status_macros.h"
+#include "server/json_fields.h"
 #include "server/stats_json.h"
 
 namespace everwarm::server {
@@ -13,10 +17,12 @@ Routes AdminEndpoints::routes() {
       (this->*member)(request, response);
     };
   };
-  return {{"GET", "/health", to(&AdminEndpoints::Health)},
-          {"GET", "/stats", to(&AdminEndpoints::Stats)},
-          {"POST", "/admin/cache/flush", to(&AdminEndpoints::Flush)},
-          {"POST", "/admin/drain", to(&AdminEndpoints::Drain)}};
+  return {
+      {"GET", "/health", to(&AdminEndpoints::Health)},
+      {"GET", "/stats", to(&AdminEndpoints::Stats)},
+      {"POST", "/admin/cache/flush", to(&AdminEndpoints::Flush)},
+      {"POST", "/admin/cache/session/close", to(&AdminEndpoints::CloseSession)},
+      {"POST", "/admin/drain", to(&AdminEndpoints::Drain)}};
 }
 
 void AdminEndpoints::Health(const httplib::Request&,
@@ -53,6 +59,25 @@ void AdminEndpoints::Flush(const httplib::Request&,
   }
   const engine::FlushOutcome outcome = service_->engine().Flush(flush_timeout_);
   SetJson(response, outcome.succeeded() ? 200 : 503, FlushJson(outcome));
+}
+
+void AdminEndpoints::CloseSession(const httplib::Request& request,
+                                  httplib::Response& response) {
+  const auto id = [&]() -> absl::StatusOr<std::string> {
+    EW_ASSIGN_OR_RETURN(const Json body, ParseJsonObject(request.body));
+    EW_ASSIGN_OR_RETURN(std::optional<std::string> session,
+                        OptionalString(body, "session_id"));
+    if (session.value_or("").empty()) {
+      return InvalidRequest("'session_id' is missing", "session_id");
+    }
+    return session->substr(0, engine::kMaxSessionBytes);
+  }();
+  if (!id.ok()) {
+    SetError(response, RefusalError(id.status()));
+    return;
+  }
+  service_->engine().CloseSession(*id);
+  SetJson(response, 200, {{"closed", *id}});
 }
 
 void AdminEndpoints::Drain(const httplib::Request&,

@@ -24,6 +24,8 @@ class AdminEndpoints {
   void Health(const httplib::Request& request, httplib::Response& response);
   void Stats(const httplib::Request& request, httplib::Response& response);
   void Flush(const httplib::Request& request, httplib::Response& response);
+  void CloseSession(const httplib::Request& request,
+                    httplib::Response& response);
   void Drain(const httplib::Request& request, httplib::Response& response);
 
   Service* const service_;

@@ -38,6 +38,33 @@ TEST_F(AdminEndpointsTest, AFlushIs200OnlyWhenAllIsDurable) {
   EXPECT_FALSE(off.json()["reason"].get<std::string>().empty());
 }
 
+TEST_F(AdminEndpointsTest, ASessionIsClosedByItsId) {
+  Start();
+  const std::string path = "/admin/cache/session/close";
+  EXPECT_EQ(Post(path, R"({"session_id":"agent 7"})").status, 200);
+  EXPECT_EQ(engine_.closed_sessions(), std::vector<std::string>({"agent 7"}));
+  for (const char* body : {"", "[]", "{}", R"({"session_id":""})",
+                           R"({"session_id":7})", R"({"session_id":null})"}) {
+    ExpectError(Post(path, body), 400);
+  }
+  EXPECT_EQ(engine_.closed_sessions().size(), 1u);
+  ExpectAlive();
+}
+
+TEST_F(AdminEndpointsTest, RequestsNameTheirSessionInTheBodyOrTheHeader) {
+  Start();
+  Post("/v1/completions", R"({"prompt":"a"})");
+  EXPECT_EQ(engine_.last_request().session, "");
+  Post("/v1/completions", R"({"prompt":"a","session_id":"s"})");
+  EXPECT_EQ(engine_.last_request().session, "s");
+  Post("/v1/completions", R"({"prompt":"a","prompt_cache_key":"k"})");
+  EXPECT_EQ(engine_.last_request().session, "k");
+  Post("/v1/completions",
+       R"({"prompt":"a","session_id":")" + std::string(1000, 'x') + "\"}");
+  EXPECT_EQ(engine_.last_request().session, std::string(256, 'x'));
+  ExpectError(Post("/v1/completions", R"({"prompt":"a","session_id":7})"), 400);
+}
+
 TEST_F(AdminEndpointsTest, ADrainShowsTheFlushAndWhatLeftRam) {
   engine::DrainOutcome outcome;
   outcome.flush.report.flushed = 3;

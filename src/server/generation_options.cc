@@ -150,6 +150,14 @@ absl::StatusOr<GenerationOptions> ReadOptions(const Json& body) {
   EW_ASSIGN_OR_RETURN(const std::optional<std::string> salt,
                       OptionalString(body, "cache_salt"));
   options.name_space = salt.value_or("");
+  for (const char* name : {"session_id", "prompt_cache_key"}) {
+    EW_ASSIGN_OR_RETURN(const std::optional<std::string> session,
+                        OptionalString(body, name));
+    if (options.session.empty()) {
+      options.session =
+          session.value_or("").substr(0, engine::kMaxSessionBytes);
+    }
+  }
   return options;
 }
 

@@ -32,6 +32,8 @@ struct GenerationOptions {
   std::optional<uint32_t> top_logprobs;
   // From "cache_salt"; empty: the common one.
   std::string name_space;
+  // From "session_id" or "prompt_cache_key"; a hint. Empty: none.
+  std::string session;
 };
 
 // Replies that one request may ask for, over all its prompts.
@@ -50,7 +52,8 @@ absl::StatusOr<std::optional<uint32_t>> ReadCount(const Json& body,
                                                   IntegerRange range);
 
 // The fields that mean the same in all APIs: "stream", "model" (any name means
-// the loaded model, but it must be one), "cache_salt", and ReadSampling()'s.
+// the loaded model, but it must be one), "cache_salt", the
+// session, and ReadSampling()'s.
 absl::StatusOr<GenerationOptions> ReadOptions(const Json& body);
 
 }  // namespace everwarm::server

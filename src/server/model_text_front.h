@@ -7,23 +7,30 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/token_history.h"
 #include "server/text_front.h"
 
 namespace everwarm::server {
 
 class ModelTextFront final : public TextFront {
  public:
-  // Both outlive this object. A text that shows by its bytes alone that it is
-  // `max_tokens` or more is not tokenized: that can take minutes.
+  // All outlive this object. A text that shows by its bytes alone that it is
+  // `max_tokens` or more is not tokenized: that can take minutes. Without a
+  // history (null) every prompt is tokenized anew.
   ModelTextFront(const models::Vocabulary* vocabulary,
-                 const models::ChatTemplate* chat_template, uint32_t max_tokens)
+                 const models::ChatTemplate* chat_template, uint32_t max_tokens,
+                 engine::TokenHistory* history = nullptr)
       : vocabulary_(vocabulary),
         chat_template_(chat_template),
-        max_tokens_(max_tokens) {}
+        max_tokens_(max_tokens),
+        history_(history) {}
 
   absl::StatusOr<std::vector<TokenId>> Tokenize(
       std::string_view text,
       const models::Vocabulary::TokenizeOptions& options) const override;
+  absl::StatusOr<std::vector<TokenId>> TokenizePrompt(
+      std::string_view text, const models::Vocabulary::TokenizeOptions& options,
+      std::string_view name_space) const override;
   absl::StatusOr<models::RenderedPrompt> RenderChat(
       const models::ChatPrompt& prompt) const override;
   absl::StatusOr<std::shared_ptr<const models::Grammar>> CompileGrammar(
@@ -35,6 +42,7 @@ class ModelTextFront final : public TextFront {
   const models::Vocabulary* const vocabulary_;
   const models::ChatTemplate* const chat_template_;
   const uint32_t max_tokens_;
+  engine::TokenHistory* const history_;
 };
 
 }  // namespace everwarm::server

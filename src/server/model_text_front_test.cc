@@ -49,5 +49,33 @@ TEST(ModelTextFrontTest, WhatCannotFitIsRefusedWithBothCounts) {
   }
 }
 
+TEST(ModelTextFrontTest, WhatWasGeneratedKeepsItsTokens) {
+  const auto vocabulary = Letters();
+  engine::TokenHistory history(
+      Fingerprint{},
+      [&](TokenId token) { return vocabulary->PieceWithControl(token); },
+      engine::TokenHistory::Limits{});
+  const ModelTextFront front(vocabulary.get(), nullptr, 100, &history);
+  const auto canonical = front.TokenizePrompt("aaaab", {}, "");
+  ASSERT_TRUE(canonical.ok());
+  const auto single = front.Tokenize("a", {});
+  ASSERT_TRUE(single.ok());
+  // Generated letter by letter, where the tokenizer takes two at once.
+  std::vector<TokenId> generated = *front.Tokenize("", {});
+  for (int i = 0; i < 3; ++i) {
+    generated.push_back(single->back());
+  }
+  history.Remember("", generated);
+  const auto again = front.TokenizePrompt("aaaab", {}, "");
+  ASSERT_TRUE(again.ok());
+  EXPECT_NE(*again, *canonical);
+  EXPECT_EQ(
+      std::vector<TokenId>(again->begin(), again->begin() + generated.size()),
+      generated);
+  EXPECT_EQ(front.Detokenize(*again), front.Detokenize(*canonical));
+  EXPECT_EQ(*front.TokenizePrompt("aaaab", {}, "other"), *canonical);
+  EXPECT_EQ(*front.TokenizePrompt("aab", {}, ""), *front.Tokenize("aab", {}));
+}
+
 }  // namespace
 }  // namespace everwarm::server

@@ -16,10 +16,11 @@ namespace {
 constexpr uint32_t kDefaultCompletionTokens = 16;
 
 absl::StatusOr<std::vector<TokenId>> TokensOf(
-    const Service& service, const models::RenderedPrompt& rendered) {
-  return service.text_front().Tokenize(
+    const Service& service, const models::RenderedPrompt& rendered,
+    const std::string& name_space) {
+  return service.text_front().TokenizePrompt(
       rendered.text,
-      {.add_special = rendered.add_special, .parse_special = true});
+      {.add_special = rendered.add_special, .parse_special = true}, name_space);
 }
 
 // Tokens that end before the last `bytes` bytes of the prompt's text.
@@ -63,6 +64,7 @@ absl::StatusOr<engine::Request> MakeRequest(const Service& service,
       service.engine().context_size() - static_cast<uint32_t>(prompt.size()));
   request.prompt = std::move(prompt);
   request.name_space = options.name_space;
+  request.session = options.session;
   request.sampling = options.sampling;
   request.stops = options.stops;
   request.ignore_eos = options.ignore_eos;
@@ -113,7 +115,8 @@ absl::StatusOr<PreparedReplies> PrepareChat(const Service& service,
                                             GenerationOptions options) {
   EW_ASSIGN_OR_RETURN(models::RenderedPrompt rendered,
                       service.text_front().RenderChat(prompt));
-  EW_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, TokensOf(service, rendered));
+  EW_ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
+                      TokensOf(service, rendered, options.name_space));
   for (std::string& stop : rendered.stops) {
     options.stops.push_back(std::move(stop));
   }
@@ -148,7 +151,8 @@ absl::StatusOr<PreparedReplies> PrepareCompletions(const Service& service,
   for (CompletionPrompt& prompt : request.prompts) {
     std::vector<TokenId> tokens;
     if (const auto* words = std::get_if<std::string>(&prompt)) {
-      EW_ASSIGN_OR_RETURN(tokens, service.text_front().Tokenize(*words, {}));
+      EW_ASSIGN_OR_RETURN(tokens, service.text_front().TokenizePrompt(
+                                      *words, {}, request.options.name_space));
     } else {
       tokens = std::get<std::vector<TokenId>>(std::move(prompt));
     }
@@ -166,7 +170,7 @@ absl::StatusOr<size_t> CountPromptTokens(const Service& service,
   EW_ASSIGN_OR_RETURN(const models::RenderedPrompt rendered,
                       service.text_front().RenderChat(prompt));
   EW_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                      TokensOf(service, rendered));
+                      TokensOf(service, rendered, ""));
   return tokens.size();
 }
 

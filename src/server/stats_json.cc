@@ -34,6 +34,7 @@ Json RamJson(const cache::CacheStats& stats) {
           {"target_bytes", stats.ram_target_bytes},
           {"hard_cap_bytes", stats.ram_hard_cap_bytes},
           {"nodes", stats.nodes},
+          {"sessions", stats.sessions},
           {"cached_blocks", stats.cached_blocks_in_ram},
           {"dirty_blocks", stats.dirty_blocks},
           {"demoted_blocks", stats.demoted_blocks},

@@ -29,6 +29,15 @@ class TextFront {
       std::string_view text,
       const models::Vocabulary::TokenizeOptions& options) const = 0;
 
+  // The same for the text of a prompt, in the namespace where its KV is looked
+  // for: what was generated there keeps the tokens that it was generated as.
+  virtual absl::StatusOr<std::vector<TokenId>> TokenizePrompt(
+      std::string_view text, const models::Vocabulary::TokenizeOptions& options,
+      std::string_view name_space) const {
+    static_cast<void>(name_space);
+    return Tokenize(text, options);
+  }
+
   // Errors: kInvalidArgument, the template refuses these messages, or a schema
   // cannot be followed.
   virtual absl::StatusOr<models::RenderedPrompt> RenderChat(
