@@ -226,7 +226,7 @@ void KvCache::SetSession(Sequence& handle, std::string id) {
   handle.state_->sequence.session = std::move(id);
 }
 
-bool KvCache::CloseSession(std::string_view id) {
+bool KvCache::CloseSession(const std::string& id) {
   return impl_->sessions.Close(id);
 }
 

@@ -169,7 +169,7 @@ class KvCache {
   void SetSession(Sequence& sequence, std::string id);
   // Its states are like all others from now on. False: there is none of that
   // name.
-  bool CloseSession(std::string_view id);
+  bool CloseSession(const std::string& id);
 
   // Whether `count` more tokens of this sequence leave the blocks of all live
   // sequences short of the hard cap, so that others still become durable. Where

@@ -30,17 +30,19 @@ std::vector<TierEntry> Path(const Tokens& tokens, int seconds,
   return entries;
 }
 
-std::vector<TierEntry> operator+(std::vector<TierEntry> left,
-                                 const std::vector<TierEntry>& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
+std::vector<TierEntry> All(const std::vector<std::vector<TierEntry>>& paths) {
+  std::vector<TierEntry> all;
+  for (const std::vector<TierEntry>& path : paths) {
+    all.insert(all.end(), path.begin(), path.end());
+  }
+  return all;
 }
 
 TEST(LatestConversationsTest, TheMostRecentPathsToTheirEnds) {
-  const auto latest =
-      LatestConversations(Path(Range(1, 40), 5) + Path(Range(100, 20), 9, "x") +
-                              Path(Range(200, 16), 7),
-                          2);
+  const auto latest = LatestConversations(
+      All({Path(Range(1, 40), 5), Path(Range(100, 20), 9, "x"),
+           Path(Range(200, 16), 7)}),
+      2);
   ASSERT_EQ(latest.size(), 2u);
   EXPECT_EQ(latest[0].tokens, Range(200, 16));
   EXPECT_EQ(latest[0].root, RootId(Fingerprint{}, ""));
@@ -51,7 +53,8 @@ TEST(LatestConversationsTest, TheMostRecentPathsToTheirEnds) {
 TEST(LatestConversationsTest, AForkIsTwoConversations) {
   const Tokens shared = Range(1, 16);
   const auto latest = LatestConversations(
-      Path(shared + Range(50, 5), 1) + Path(shared + Range(70, 5), 2), 10);
+      All({Path(shared + Range(50, 5), 1), Path(shared + Range(70, 5), 2)}),
+      10);
   ASSERT_EQ(latest.size(), 2u);
   EXPECT_EQ(latest[0].tokens, shared + Range(50, 5));
   EXPECT_EQ(latest[1].tokens, shared + Range(70, 5));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace everwarm::cache {
 namespace {
@@ -46,7 +47,7 @@ void Sessions::Advance(const std::string& id, Node* end) {
   }
 }
 
-bool Sessions::Close(std::string_view id) {
+bool Sessions::Close(const std::string& id) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) {
     return false;

@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <list>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -33,7 +32,7 @@ class Sessions {
   // it goes on from.
   void Advance(const std::string& id, Node* end);
   // Its states are like any other. Nothing is deleted. False: no such session.
-  bool Close(std::string_view id);
+  bool Close(const std::string& id);
 
   size_t size() const { return sessions_.size(); }
 

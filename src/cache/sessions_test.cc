@@ -1,6 +1,7 @@
 // What a session would go on from stays in RAM longer than what is nobody's.
 #include "cache/sessions.h"
 
+#include "absl/strings/str_cat.h"
 #include "cache/kv_cache.h"
 #include "gtest/gtest.h"
 #include "testing/cache_harness.h"
@@ -72,7 +73,7 @@ TEST_F(SessionsTest, AClosedSessionKeepsNothingAndDeletesNothing) {
 
 TEST_F(SessionsTest, ItIsAPreferenceAndNoPin) {
   for (TokenId session = 1; session < 6; ++session) {
-    Turn(Range(session * 1000, 64), "s" + std::to_string(session));
+    Turn(Range(session * 1000, 64), absl::StrCat("s", session));
   }
   EXPECT_LE(h_.pool().used_bytes(),
             10 * FullOnly().groups[0].geometry.slot_bytes());
