@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "cache/kv_cache.h"
 #include "gtest/gtest.h"
 #include "testing/cache_harness.h"
@@ -80,6 +81,7 @@ class Driver {
       case 12:
         return Below(3) == 0 ? DropSome() : harness_.cache().Poll();
       case 13:
+        harness_.cache().CloseSession(RandomSession());
         return Flush();
       case 14:
         return Below(8) == 0 ? harness_.cache().DemoteAll() : CheckLive();
@@ -87,6 +89,8 @@ class Driver {
         return Below(10) == 0 ? Restart() : CheckLive();
     }
   }
+
+  std::string RandomSession() { return absl::StrCat("session ", Below(5)); }
 
   // Few different tokens: sequences agree, diverge and meet again often.
   Tokens RandomTokens(uint32_t count) {
@@ -113,6 +117,9 @@ class Driver {
         harness_.tier().loads().empty() && harness_.tier().stores().empty();
     const TokenPos on_disk = FromDisk(live.prompt, live.name_space);
     live.sequence = harness_.Take(live.prompt, live.name_space);
+    if (Below(2) == 0) {
+      harness_.cache().SetSession(*live.sequence, RandomSession());
+    }
     if (quiet) {
       EXPECT_GE(live.sequence->length(), on_disk);
     }

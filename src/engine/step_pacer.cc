@@ -63,10 +63,17 @@ void StepPacer::Measured(uint32_t replies, uint32_t prompt_tokens,
   Alone& alone = alone_[replies];
   const auto ns = static_cast<double>(time.count());
   if (prompt_tokens == 0) {
-    alone.ns = std::max(1.0, Blend(alone.ns, ns));
+    // Just after prompts the caches are cold: such a step takes longer than the
+    // replies do by themselves.
+    const double time_alone = after_prompts_ && alone.ns > 0
+                                  ? std::min(alone.ns, ns)
+                                  : Blend(alone.ns, ns);
+    alone.ns = std::max(1.0, time_alone);
     alone.age = 0;
+    after_prompts_ = false;
     return;
   }
+  after_prompts_ = true;
   ++alone.age;
   if (alone.ns > 0) {
     // Never nothing: the next step would be far too large.

@@ -49,6 +49,8 @@ class StepPacer {
   std::vector<Alone> alone_;
   // What a prompt token adds to a step. 0: not known.
   double ns_per_prompt_token_ = 0;
+  // The last step had prompt tokens.
+  bool after_prompts_ = false;
   // The part of the allowed time that is aimed at: less where times vary much.
   double aim_ = kFirstAim;
 };

@@ -197,6 +197,18 @@ TEST(StepPacerTest, ATimeAloneThatIsOldIsMeasuredAgain) {
   EXPECT_GT(pacer.PromptTokens(1), 0u);
 }
 
+TEST(StepPacerTest, AStepJustAfterPromptsDoesNotMakeRepliesSlower) {
+  StepPacer pacer({3, 512});
+  pacer.Measured(1, 0, microseconds(1000));
+  pacer.Measured(1, 8, microseconds(2500));
+  const uint32_t before = pacer.PromptTokens(1);
+  pacer.Measured(1, 0, microseconds(2000));
+  EXPECT_EQ(pacer.PromptTokens(1), before);
+  // Two in a row are what they are.
+  pacer.Measured(1, 0, microseconds(2000));
+  EXPECT_GT(pacer.PromptTokens(1), before);
+}
+
 TEST(StepPacerTest, TimesOfNothingDoNotMakeStepsWithoutEnd) {
   StepPacer pacer({3, 512});
   pacer.Measured(1, 0, nanoseconds(0));
