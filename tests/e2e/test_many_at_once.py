@@ -83,11 +83,11 @@ def leave_in_prefill(server, stream):
 
 
 def test_a_client_of_a_stream_that_leaves_in_prefill(start):
-    leave_in_prefill(start(), stream=True)
+    leave_in_prefill(start("--prefill-chunk", "128"), stream=True)
 
 
 def test_a_client_of_a_plain_reply_that_leaves_in_prefill(start):
-    leave_in_prefill(start(), stream=False)
+    leave_in_prefill(start("--prefill-chunk", "128"), stream=False)
 
 
 def test_clients_that_leave_in_decode_and_in_the_queue(start):
