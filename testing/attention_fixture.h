@@ -9,11 +9,13 @@
 #include <numeric>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "base/block_geometry.h"
 #include "kernels/attention.h"
+#include "kernels/codec.h"
 #include "kernels/f16.h"
 
 namespace everwarm::testing {
@@ -26,6 +28,33 @@ inline std::vector<float> RandomFloats(size_t count, uint32_t seed) {
   return values;
 }
 
+inline constexpr kernels::PlaneCodec kF16Codec = {};
+inline constexpr kernels::PlaneCodec kQ8Codec = {kernels::Coding::kAffine, 8,
+                                                 64};
+inline constexpr kernels::PlaneCodec kQ4Codec = {kernels::Coding::kAffine, 4,
+                                                 64};
+
+// Pairs of codecs for keys and values: what the product offers, and every
+// number of bits.
+inline std::vector<std::pair<kernels::PlaneCodec, kernels::PlaneCodec>>
+CodecPairs(bool rotate) {
+  using kernels::Coding;
+  std::vector<std::pair<kernels::PlaneCodec, kernels::PlaneCodec>> pairs = {
+      {kF16Codec, kF16Codec},
+      {kQ8Codec, kQ8Codec},
+      {kQ4Codec, kQ4Codec},
+      {kQ8Codec, kF16Codec},
+      {{Coding::kAffine, 2, 32}, {Coding::kAffine, 5, 32}},
+  };
+  for (const uint32_t bits : {2u, 3u, 4u, 5u, 8u}) {
+    if (rotate) {
+      pairs.push_back({{Coding::kAffine, bits == 3 ? 8 : bits, 32},
+                       {Coding::kRotated, bits, 32}});
+    }
+  }
+  return pairs;
+}
+
 enum class BlockOrder { kContiguous, kScattered };
 
 // KV of one sequence in the second of two layers. All bytes that no token of
@@ -35,9 +64,7 @@ class KvSequence {
   KvSequence(const kernels::AttentionShape& shape, TokenPos tokens,
              uint32_t seed, BlockOrder order = BlockOrder::kScattered)
       : shape_(shape),
-        geometry_(2, shape.block_tokens,
-                  {{shape.num_kv_heads, shape.k_dim * 2},
-                   {shape.num_kv_heads, shape.v_dim * 2}}) {
+        geometry_(2, shape.block_tokens, kernels::KvPlanes(shape)) {
     const size_t blocks =
         (tokens + shape.block_tokens - 1) / shape.block_tokens;
     const size_t bytes = std::max<size_t>(1, blocks) * geometry_.slot_bytes();
@@ -58,7 +85,7 @@ class KvSequence {
   const kernels::AttentionShape& shape() const { return shape_; }
   const BlockGeometry& geometry() const { return geometry_; }
   kernels::LayerOffsets offsets() const {
-    return {geometry_.PlaneOffset(1, 0), geometry_.PlaneOffset(1, 1)};
+    return kernels::KvOffsets(shape_, geometry_, 1);
   }
   std::vector<std::byte*>& table() { return table_; }
   kernels::AttentionRow Row(TokenPos position) const {
@@ -70,14 +97,17 @@ class KvSequence {
     return rows;
   }
 
-  // One token of one head; plane 0 is K, plane 1 is V.
+  // Halves of one token of one head, in f16; plane 0 is K, plane 1 is V.
   uint16_t* Token(uint32_t plane, uint32_t head, TokenPos pos) const {
-    const uint32_t dim = plane == 0 ? shape_.k_dim : shape_.v_dim;
-    std::byte* slot = table_[pos / shape_.block_tokens];
-    const size_t row =
-        size_t{head} * shape_.block_tokens + pos % shape_.block_tokens;
-    return reinterpret_cast<uint16_t*>(slot + geometry_.PlaneOffset(1, plane)) +
-           row * dim;
+    return reinterpret_cast<uint16_t*>(Coded(plane == 0, head, pos).first);
+  }
+
+  // The numbers of one token of one head as attention sees them.
+  std::vector<float> Decoded(bool key, uint32_t head, TokenPos pos) const {
+    const auto [indices, params] = Coded(key, head, pos);
+    std::vector<float> numbers(Dim(key));
+    kernels::DecodeHead(Codec(key), indices, params, Dim(key), numbers.data());
+    return numbers;
   }
 
  private:
@@ -87,17 +117,39 @@ class KvSequence {
     }
   };
 
+  uint32_t Dim(bool key) const { return key ? shape_.k_dim : shape_.v_dim; }
+  const kernels::PlaneCodec& Codec(bool key) const {
+    return key ? shape_.k_codec : shape_.v_codec;
+  }
+  std::pair<std::byte*, uint16_t*> Coded(bool key, uint32_t head,
+                                         TokenPos pos) const {
+    std::byte* slot = table_[pos / shape_.block_tokens];
+    const size_t row =
+        size_t{head} * shape_.block_tokens + pos % shape_.block_tokens;
+    const kernels::LayerOffsets at = offsets();
+    return {
+        slot + (key ? at.k : at.v) + row * Codec(key).IndexBytes(Dim(key)),
+        reinterpret_cast<uint16_t*>(slot + (key ? at.k_params : at.v_params) +
+                                    row * Codec(key).ParamBytes(Dim(key)))};
+  }
+
   // The same values whatever the blocks are.
   void Fill(TokenPos tokens, uint32_t seed) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
     for (TokenPos pos = 0; pos < tokens; ++pos) {
       for (uint32_t head = 0; head < shape_.num_kv_heads; ++head) {
-        for (uint32_t plane = 0; plane < 2; ++plane) {
-          const uint32_t dim = plane == 0 ? shape_.k_dim : shape_.v_dim;
-          uint16_t* token = Token(plane, head, pos);
-          for (uint32_t i = 0; i < dim; ++i) {
-            token[i] = kernels::F32ToF16(normal(random));
+        for (const bool key : {true, false}) {
+          std::vector<float> numbers(Dim(key));
+          for (float& number : numbers) number = normal(random);
+          const auto [indices, params] = Coded(key, head, pos);
+          if (Codec(key).packed()) {
+            kernels::EncodeHead(Codec(key), numbers.data(), Dim(key), indices,
+                                params);
+          } else {
+            std::transform(numbers.begin(), numbers.end(),
+                           reinterpret_cast<uint16_t*>(indices),
+                           kernels::F32ToF16);
           }
         }
       }

@@ -46,11 +46,10 @@ void WarnIfOpenToOthers(const std::string& dir, const Logger& logger) {
   }
 }
 
-std::vector<store::GroupScheme> Schemes(const models::Model& model,
-                                        const std::string& codec) {
+std::vector<store::GroupScheme> Schemes(const models::Model& model) {
   std::vector<store::GroupScheme> schemes;
   for (const models::ModelGroup& group : model.groups()) {
-    schemes.push_back({codec, group.geometry});
+    schemes.push_back({group.scheme.name, group.geometry});
   }
   return schemes;
 }
@@ -71,6 +70,7 @@ absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Build(
         "trained for",
         options.context, info.train_context);
   }
+  assembly->DescribeKv(options, logger);
   Fingerprint fingerprint;
   std::vector<cache::TierEntry> entries;
   if (options.cache_dir != "off") {
@@ -100,9 +100,25 @@ absl::Status Assembly::LoadModel(const ModelOptions& options,
   models::LoadOptions load;
   load.block_tokens = options.block_tokens;
   load.num_threads = options.threads;
+  load.kv = options.kv_scheme;
   load.progress = [&progress](float fraction) { progress.Update(fraction); };
   EW_ASSIGN_OR_RETURN(model_, models::Model::Load(options.model, load));
   return absl::OkStatus();
+}
+
+void Assembly::DescribeKv(const ModelOptions& options,
+                          const Logger& logger) const {
+  size_t bytes = 0;
+  bool windows = false;
+  for (const models::ModelGroup& group : model_->groups()) {
+    bytes += group.geometry.token_bytes();
+    windows = windows || group.window != 0;
+  }
+  logger->info("keys and values: {}, {} bytes a token", options.kv, bytes);
+  if (windows && options.kv_scheme.SparesWindows()) {
+    logger->warn("layers with a window keep f16; {} is for the others",
+                 options.kv);
+  }
 }
 
 absl::StatusOr<Fingerprint> Assembly::Identify(const ModelOptions& options,
@@ -118,7 +134,7 @@ absl::StatusOr<Fingerprint> Assembly::Identify(const ModelOptions& options,
       hasher.Hash(options.model, [&progress](uint64_t done, uint64_t total) {
         progress.Update(static_cast<float>(done) / static_cast<float>(total));
       }));
-  parts.groups = Schemes(*model_, options.kv);
+  parts.groups = Schemes(*model_);
   parts.numerics_version = NumericsVersion();
   return store::ComputeFingerprint(parts);
 }
@@ -142,7 +158,7 @@ absl::StatusOr<std::vector<cache::TierEntry>> Assembly::OpenTier(
   store::StoreOptions store_options;
   store_options.dir = options.cache_dir;
   store_options.fingerprint = fingerprint;
-  store_options.groups = Schemes(*model_, options.kv);
+  store_options.groups = Schemes(*model_);
   store_options.max_bytes = options.ssd_cache_bytes;
   store_options.min_free_bytes = options.ssd_min_free_bytes;
   store_options.max_queued_bytes = WriteQueueBytes(options);

@@ -49,6 +49,8 @@ class Assembly {
   absl::StatusOr<std::vector<cache::TierEntry>> OpenTier(
       const ModelOptions& options, const Fingerprint& fingerprint,
       const Clock* clock, const Logger& logger);
+  // One line about the codecs, and a warning where they are not everywhere.
+  void DescribeKv(const ModelOptions& options, const Logger& logger) const;
   absl::StatusOr<Fingerprint> Identify(const ModelOptions& options,
                                        const Clock* clock,
                                        const Logger& logger);

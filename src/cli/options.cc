@@ -83,8 +83,9 @@ void ModelOptions::Register(CLI::App& app) {
       "each size apart")
       ->check(CLI::IsMember({16u, 32u, 64u, 128u, 256u}))
       ->capture_default_str();
-  Add(app, "--kv", kv, "How keys and values are kept")
-      ->check(CLI::IsMember({"f16"}))
+  Add(app, "--kv", kv,
+      "How keys and values are kept: f16, q8, q4, turbo[:kKvV] or a FILE.json "
+      "with bits for each layer")
       ->capture_default_str();
   Add(app, "--ram-cache", ram_cache,
       "RAM for blocks, live and cached; 0 keeps only what runs")
@@ -121,6 +122,12 @@ void ModelOptions::Register(CLI::App& app) {
 }
 
 absl::Status ModelOptions::Resolve() {
+  absl::StatusOr<models::KvScheme> scheme = models::KvScheme::Parse(kv);
+  if (!scheme.ok()) {
+    return absl::Status(scheme.status().code(),
+                        absl::StrCat("--kv: ", scheme.status().message()));
+  }
+  kv_scheme = *std::move(scheme);
   EW_RETURN_IF_ERROR(BytesOption("--ram-cache", ram_cache, &ram_cache_bytes));
   EW_RETURN_IF_ERROR(BytesOption("--ssd-cache", ssd_cache, &ssd_cache_bytes));
   EW_RETURN_IF_ERROR(

@@ -12,6 +12,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "models/kv_scheme.h"
 
 namespace everwarm::cli {
 
@@ -35,6 +36,7 @@ struct ModelOptions {
   std::string scrub = "0";
   std::string log_level = "info";
 
+  models::KvScheme kv_scheme;
   uint64_t ram_cache_bytes = 0;
   uint64_t ram_hard_cap_bytes = 0;
   std::chrono::milliseconds demote_idle_ms{0};

@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "kernels/attention.h"
+#include "kernels/codec.h"
 #include "kernels/f16.h"
 
 // clang-format off
@@ -41,14 +42,30 @@ namespace {
 
 HWY_EXPORT(ToF16);
 
+struct Plane {
+  const PlaneCodec& codec;
+  size_t offset;
+  size_t params_offset;
+  uint32_t dim;
+};
+
 // Writes row `row`, head `head` of one plane.
 void AppendHead(const AttentionShape& shape, const AttentionRow& row,
-                size_t plane, uint32_t dim, size_t head, const float* from) {
-  const size_t token = row.position % shape.block_tokens;
+                const Plane& plane, size_t head, const float* from) {
+  const size_t token =
+      head * shape.block_tokens + row.position % shape.block_tokens;
   std::byte* slot = row.blocks[row.position / shape.block_tokens];
-  auto* to = reinterpret_cast<uint16_t*>(slot + plane) +
-             (head * shape.block_tokens + token) * dim;
-  HWY_DYNAMIC_DISPATCH(ToF16)(from, dim, to);
+  std::byte* to =
+      slot + plane.offset + token * plane.codec.IndexBytes(plane.dim);
+  if (!plane.codec.packed()) {
+    HWY_DYNAMIC_DISPATCH(ToF16)
+    (from, plane.dim, reinterpret_cast<uint16_t*>(to));
+    return;
+  }
+  std::byte* params =
+      slot + plane.params_offset + token * plane.codec.ParamBytes(plane.dim);
+  EncodeHead(plane.codec, from, plane.dim, to,
+             reinterpret_cast<uint16_t*>(params));
 }
 
 }  // namespace
@@ -56,15 +73,16 @@ void AppendHead(const AttentionShape& shape, const AttentionRow& row,
 void AppendKv(const AttentionShape& shape, const LayerOffsets& offsets,
               absl::Span<const AttentionRow> rows, const float* k,
               const float* v, uint32_t thread, uint32_t num_threads) {
+  const Plane keys = {shape.k_codec, offsets.k, offsets.k_params, shape.k_dim};
+  const Plane values = {shape.v_codec, offsets.v, offsets.v_params,
+                        shape.v_dim};
   const size_t heads = shape.num_kv_heads;
   const size_t total = rows.size() * heads;
   const size_t last = total * (thread + 1) / num_threads;
   for (size_t i = total * thread / num_threads; i < last; ++i) {
     const AttentionRow& row = rows[i / heads];
-    AppendHead(shape, row, offsets.k, shape.k_dim, i % heads,
-               k + i * shape.k_dim);
-    AppendHead(shape, row, offsets.v, shape.v_dim, i % heads,
-               v + i * shape.v_dim);
+    AppendHead(shape, row, keys, i % heads, k + i * shape.k_dim);
+    AppendHead(shape, row, values, i % heads, v + i * shape.v_dim);
   }
 }
 

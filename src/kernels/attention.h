@@ -6,8 +6,9 @@
 // fixed partitions of the positions (AttentionShape::partition_tokens), each
 // with a running maximum, and partitions are merged in order.
 //
-// KV is f16 in slots as base/block_geometry.h lays them out: plane 0 is K,
-// plane 1 is V, one row [token][dim] per layer and KV head.
+// KV lies in slots as base/block_geometry.h says, in the planes of KvPlanes():
+// one row [token][bytes] per layer, plane and KV head, coded as kernels/codec.h
+// says. Attention reads the coded form.
 #ifndef EVERWARM_KERNELS_ATTENTION_H_
 #define EVERWARM_KERNELS_ATTENTION_H_
 
@@ -18,7 +19,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "base/block_geometry.h"
 #include "base/ids.h"
+#include "kernels/codec.h"
 
 namespace everwarm::kernels {
 
@@ -37,6 +40,9 @@ struct AttentionShape {
   float softcap = 0.0f;
   // 0: a position sees all before it. Else the last `window`, itself included.
   uint32_t window = 0;
+  PlaneCodec k_codec;
+  // Where it rotates, CanRotate(v_dim).
+  PlaneCodec v_codec;
 };
 
 // Tokens of one fixed partition of the positions; a multiple of every block
@@ -55,9 +61,20 @@ struct AttentionRow {
 struct LayerOffsets {
   size_t k = 0;
   size_t v = 0;
+  // Of codecs that have parameters.
+  size_t k_params = 0;
+  size_t v_params = 0;
 };
 
-// Writes new keys and values as f16 at each row's position.
+// Planes of one layer: keys and their parameters, values and theirs; codecs
+// without parameters have no plane for them.
+std::vector<PlaneGeometry> KvPlanes(const AttentionShape& shape);
+
+// Where they begin. Requires: `geometry` has KvPlanes(shape).
+LayerOffsets KvOffsets(const AttentionShape& shape,
+                       const BlockGeometry& geometry, uint32_t layer);
+
+// Codes new keys and values into the blocks at each row's position.
 //
 // Shapes: k [rows, num_kv_heads, k_dim] f32, v [rows, num_kv_heads, v_dim] f32.
 // Threads: call once per thread with thread = 0 .. num_threads - 1.

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -22,6 +21,7 @@ namespace {
 
 using everwarm::testing::Attend;
 using everwarm::testing::BlockOrder;
+using everwarm::testing::CodecPairs;
 using everwarm::testing::KvSequence;
 using everwarm::testing::RandomFloats;
 
@@ -60,6 +60,9 @@ class ContiguousTwin {
       Fold(Partition(std::max(first, p), end), row);
     }
     for (float& v : row.value) v *= 1.0f / row.sum;
+    if (shape_.v_codec.coding == Coding::kRotated) {
+      UnrotateHead(row.value.data(), shape_.v_dim);
+    }
     return row.value;
   }
 
@@ -85,12 +88,10 @@ class ContiguousTwin {
     keys_.clear();
     values_.clear();
     for (TokenPos pos = 0; pos < length_; ++pos) {
-      const uint16_t* key = sequence_.Token(0, kv_head, pos);
-      const uint16_t* value = sequence_.Token(1, kv_head, pos);
-      std::transform(key, key + shape_.k_dim, std::back_inserter(keys_),
-                     F16ToF32);
-      std::transform(value, value + shape_.v_dim, std::back_inserter(values_),
-                     F16ToF32);
+      const std::vector<float> key = sequence_.Decoded(true, kv_head, pos);
+      const std::vector<float> value = sequence_.Decoded(false, kv_head, pos);
+      keys_.insert(keys_.end(), key.begin(), key.end());
+      values_.insert(values_.end(), value.begin(), value.end());
     }
   }
 
@@ -244,6 +245,51 @@ TEST(AttentionExactnessTest, BlocksGiveTheBitsOfAContiguousTwin) {
     ExpectLikeTwin(Shape(16, 2, 128), 140, 1);
   }
   hwy::SetSupportedTargetsForTest(0);
+}
+
+TEST(AttentionExactnessTest, CodedBlocksGiveTheBitsOfAContiguousTwin) {
+  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    SCOPED_TRACE(KernelTarget());
+    for (const auto& [k_codec, v_codec] : CodecPairs(true)) {
+      AttentionShape shape = Shape(6, 2, 64);
+      shape.k_codec = k_codec;
+      shape.v_codec = v_codec;
+      SCOPED_TRACE(::testing::Message()
+                   << "bits " << k_codec.bits << " and " << v_codec.bits);
+      ExpectLikeTwin(shape, 1, 1);
+      ExpectLikeTwin(shape, 530, 20);
+      ExpectLikeTwin(shape, 601, 1);
+      shape.block_tokens = 16;
+      shape.window = 70;
+      ExpectLikeTwin(shape, 150, 40);
+    }
+    for (const auto& [k_codec, v_codec] : CodecPairs(false)) {
+      AttentionShape shape = Shape(4, 2, 37);
+      shape.v_dim = 83;
+      shape.k_codec = k_codec;
+      shape.v_codec = v_codec;
+      ExpectLikeTwin(shape, 90, 5);
+      shape.k_dim = 96;
+      shape.v_dim = 80;
+      ExpectLikeTwin(shape, 90, 1);
+    }
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+TEST(AttentionExactnessTest, RowsOfCodedBlocksDoNotFeelHowTheyAreSplit) {
+  for (const auto& [k_codec, v_codec] : CodecPairs(true)) {
+    AttentionShape shape = Shape(9, 3, 64);
+    shape.k_codec = k_codec;
+    shape.v_codec = v_codec;
+    const Case c(shape, 1100, 70);
+    for (uint32_t threads : {1, 3}) {
+      EXPECT_TRUE(SameBits(
+          Attend(shape, c.sequence.offsets(), c.rows, c.q.data(), threads),
+          c.alone));
+    }
+  }
 }
 
 TEST(AttentionExactnessTest, RowsDoNotFeelHowTheyAreSplitIntoCalls) {

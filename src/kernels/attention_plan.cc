@@ -99,9 +99,9 @@ struct AttentionPlan::Impl {
   std::atomic<uint32_t>& Counter(uint32_t row, uint32_t kv_head) const {
     return counters[size_t{row} * shape.num_kv_heads + kv_head];
   }
-  size_t HeadOffset(size_t plane, uint32_t kv_head, uint32_t dim) const {
-    return plane +
-           size_t{kv_head} * shape.block_tokens * dim * sizeof(uint16_t);
+  size_t HeadOffset(size_t plane, uint32_t kv_head,
+                    uint32_t token_bytes) const {
+    return plane + size_t{kv_head} * shape.block_tokens * token_bytes;
   }
 
   AttentionShape shape;
@@ -184,8 +184,16 @@ PartitionArgs AttentionPlan::Impl::StartItem(const WorkItem& item,
   args.block_tokens = shape.block_tokens;
   args.k_dim = shape.k_dim;
   args.v_dim = shape.v_dim;
-  args.k_offset = HeadOffset(offsets.k, item.kv_head, shape.k_dim);
-  args.v_offset = HeadOffset(offsets.v, item.kv_head, shape.v_dim);
+  args.k_codec = shape.k_codec;
+  args.v_codec = shape.v_codec;
+  args.k_offset = HeadOffset(offsets.k, item.kv_head,
+                             shape.k_codec.IndexBytes(shape.k_dim));
+  args.v_offset = HeadOffset(offsets.v, item.kv_head,
+                             shape.v_codec.IndexBytes(shape.v_dim));
+  args.k_params_offset = HeadOffset(offsets.k_params, item.kv_head,
+                                    shape.k_codec.ParamBytes(shape.k_dim));
+  args.v_params_offset = HeadOffset(offsets.v_params, item.kv_head,
+                                    shape.v_codec.ParamBytes(shape.v_dim));
   args.score_cap = ScoreCap(shape);
   args.read_end = item.last_partition * kPartitionTokens;
   args.heads = heads();
@@ -254,8 +262,11 @@ void AttentionPlan::Impl::Finish(uint32_t row, uint32_t kv_head,
   const size_t head = size_t{row} * shape.num_heads + size_t{kv_head} * heads();
   for (uint32_t h = 0; h < heads(); ++h) {
     const size_t i = first_query_row + h;
-    FinishRow(worker.folded[i], worker.value + i * stride, shape.v_dim,
-              out + (head + h) * shape.v_dim);
+    float* result = out + (head + h) * shape.v_dim;
+    FinishRow(worker.folded[i], worker.value + i * stride, shape.v_dim, result);
+    if (shape.v_codec.coding == Coding::kRotated) {
+      UnrotateHead(result, shape.v_dim);
+    }
   }
 }
 

@@ -4,26 +4,40 @@
 #include <vector>
 
 #include "kernels/attention.h"
-#include "kernels/f16.h"
+#include "kernels/codec.h"
 #include "kernels/numerics.h"
 
 namespace everwarm::kernels {
 namespace {
 
-// Token `pos` of one head of one plane.
-const uint16_t* TokenRow(const AttentionShape& shape, const AttentionRow& row,
-                         size_t plane, uint32_t dim, uint32_t kv_head,
-                         TokenPos pos) {
+struct Plane {
+  const PlaneCodec& codec;
+  size_t offset;
+  size_t params_offset;
+  uint32_t dim;
+};
+
+// Token `pos` of one head of one plane, as attention sees it.
+std::vector<float> Token(const AttentionShape& shape, const AttentionRow& row,
+                         const Plane& plane, uint32_t kv_head, TokenPos pos) {
   const std::byte* slot = row.blocks[pos / shape.block_tokens];
-  return reinterpret_cast<const uint16_t*>(slot + plane) +
-         (size_t{kv_head} * shape.block_tokens + pos % shape.block_tokens) *
-             dim;
+  const size_t token =
+      size_t{kv_head} * shape.block_tokens + pos % shape.block_tokens;
+  std::vector<float> numbers(plane.dim);
+  DecodeHead(plane.codec,
+             slot + plane.offset + token * plane.codec.IndexBytes(plane.dim),
+             reinterpret_cast<const uint16_t*>(
+                 slot + plane.params_offset +
+                 token * plane.codec.ParamBytes(plane.dim)),
+             plane.dim, numbers.data());
+  return numbers;
 }
 
-double Score(const AttentionShape& shape, const float* q, const uint16_t* key) {
+double Score(const AttentionShape& shape, const float* q,
+             const std::vector<float>& key) {
   double dot = 0.0;
   for (uint32_t i = 0; i < shape.k_dim; ++i) {
-    dot += double{q[i]} * double{F16ToF32(key[i])};
+    dot += double{q[i]} * double{key[i]};
   }
   dot *= double{shape.scale};
   if (shape.softcap == 0.0f) return dot;
@@ -33,28 +47,31 @@ double Score(const AttentionShape& shape, const float* q, const uint16_t* key) {
 void ReferenceHead(const AttentionShape& shape, const LayerOffsets& offsets,
                    const AttentionRow& row, uint32_t kv_head, const float* q,
                    float* out) {
+  const Plane keys = {shape.k_codec, offsets.k, offsets.k_params, shape.k_dim};
+  const Plane values = {shape.v_codec, offsets.v, offsets.v_params,
+                        shape.v_dim};
   const TokenPos first = FirstVisible(shape, row.position);
   std::vector<double> scores;
   double max = -std::numeric_limits<double>::infinity();
   for (TokenPos pos = first; pos <= row.position; ++pos) {
-    scores.push_back(Score(
-        shape, q, TokenRow(shape, row, offsets.k, shape.k_dim, kv_head, pos)));
+    scores.push_back(Score(shape, q, Token(shape, row, keys, kv_head, pos)));
     max = std::max(max, scores.back());
   }
   double sum = 0.0;
   std::vector<double> value(shape.v_dim, 0.0);
   for (size_t t = 0; t < scores.size(); ++t) {
     const double weight = std::exp(scores[t] - max);
-    const uint16_t* v = TokenRow(shape, row, offsets.v, shape.v_dim, kv_head,
-                                 first + static_cast<TokenPos>(t));
+    const std::vector<float> v =
+        Token(shape, row, values, kv_head, first + static_cast<TokenPos>(t));
     sum += weight;
     for (uint32_t i = 0; i < shape.v_dim; ++i) {
-      value[i] += weight * double{F16ToF32(v[i])};
+      value[i] += weight * double{v[i]};
     }
   }
   for (uint32_t i = 0; i < shape.v_dim; ++i) {
     out[i] = static_cast<float>(value[i] / sum);
   }
+  if (shape.v_codec.coding == Coding::kRotated) UnrotateHead(out, shape.v_dim);
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -15,6 +17,7 @@ namespace everwarm::kernels {
 namespace {
 
 using everwarm::testing::Attend;
+using everwarm::testing::CodecPairs;
 using everwarm::testing::KvSequence;
 using everwarm::testing::RandomFloats;
 
@@ -124,6 +127,50 @@ TEST(AttentionTest, AgreesWithSoftcap) {
     ExpectLikeReference(shape, 600, 5);
     shape.window = 40;
     ExpectLikeReference(shape, 600, 50);
+  }
+}
+
+TEST(AttentionTest, AgreesOverCodecs) {
+  for (const auto& [k_codec, v_codec] : CodecPairs(true)) {
+    SCOPED_TRACE(::testing::Message()
+                 << "bits " << k_codec.bits << " and " << v_codec.bits);
+    for (uint32_t dim : {8, 64, 128, 256, 512}) {
+      AttentionShape shape = Shape(6, 2, dim, dim);
+      shape.k_codec = k_codec;
+      shape.v_codec = v_codec;
+      ExpectLikeReference(shape, 300, 1);
+      ExpectLikeReference(shape, 130, 30);
+    }
+  }
+  for (const auto& [k_codec, v_codec] : CodecPairs(false)) {
+    for (uint32_t dim : {1, 7, 24, 33, 72, 80, 96}) {
+      AttentionShape shape = Shape(6, 2, dim, dim + 3);
+      shape.k_codec = k_codec;
+      shape.v_codec = v_codec;
+      ExpectLikeReference(shape, 90, 3);
+    }
+  }
+}
+
+// Whatever the shape: some at random, each replayable from its number.
+TEST(AttentionTest, AgreesOverRandomShapes) {
+  for (uint32_t number = 0; number < 300; ++number) {
+    SCOPED_TRACE(::testing::Message() << "number " << number);
+    std::mt19937 random(number);
+    const auto among = [&](uint32_t low, uint32_t high) {
+      return low + random() % (high - low + 1);
+    };
+    const bool rotate = among(0, 1) == 0;
+    const uint32_t v_dim = rotate ? 8u << among(0, 4) : among(1, 150);
+    const uint32_t kv_heads = among(1, 3);
+    AttentionShape shape =
+        Shape(kv_heads * among(1, 5), kv_heads, among(1, 150), v_dim);
+    shape.block_tokens = 16u << among(0, 4);
+    if (among(0, 2) == 0) shape.window = among(1, 200);
+    if (among(0, 3) == 0) shape.softcap = 10.0f;
+    const auto pairs = CodecPairs(rotate);
+    std::tie(shape.k_codec, shape.v_codec) = pairs[random() % pairs.size()];
+    ExpectLikeReference(shape, among(1, 400), among(1, 40), among(1, 3));
   }
 }
 

@@ -27,15 +27,19 @@ HWY_BEFORE_NAMESPACE();
 namespace everwarm::kernels::HWY_NAMESPACE {
 namespace {
 
-// Halves on a cache line.
-constexpr uint32_t kLineHalves = 32;
+constexpr uint32_t kLineBytes = 64;
+constexpr uint32_t kLineHalves = kLineBytes / sizeof(uint16_t);
 // A panel's tokens lie in one block, one after the other.
 constexpr uint32_t kTilePanels = kTileTokens / kPanel;
 
 // Where the panels of a tile lie for one KV head; null where nobody looks.
+// Coded numbers are bytes, on an even address.
 struct TileRows {
   const uint16_t* keys[kTilePanels];
   const uint16_t* values[kTilePanels];
+  // Of codecs that have them.
+  const uint16_t* key_params[kTilePanels];
+  const uint16_t* value_params[kTilePanels];
 };
 
 HWY_INLINE const uint16_t* TokenRow(const uint16_t* const* panels, size_t dim,
@@ -48,10 +52,11 @@ class PrefetchStream {
  public:
   // Nothing to ask for.
   PrefetchStream() = default;
-  PrefetchStream(const uint16_t* const* panels, size_t dim)
+  // `token_bytes`: of one token in the plane.
+  PrefetchStream(const uint16_t* const* panels, size_t token_bytes)
       : panels_(panels),
         end_(panels + kTilePanels),
-        panel_halves_(dim * kPanel) {
+        panel_halves_(token_bytes * kPanel / sizeof(uint16_t)) {
     Open();
   }
   HWY_INLINE void Next() {

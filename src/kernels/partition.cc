@@ -11,6 +11,7 @@
 #include "hwy/highway.h"
 #include "kernels/fused-inl.h"
 #include "kernels/half-inl.h"
+#include "kernels/packed-inl.h"
 #include "kernels/tile-inl.h"
 // clang-format on
 
@@ -23,6 +24,14 @@ TileSpan SpanInTile(const VisibleSpan& span, TokenPos tile) {
   const TokenPos end = std::min(span.end, tile + kTileTokens);
   if (end <= begin) return {};
   return {begin - tile, end - tile};
+}
+
+// Bytes of the numbers of one token in one head.
+size_t KeyBytes(const PartitionArgs& args) {
+  return args.k_codec.IndexBytes(args.k_dim);
+}
+size_t ValueBytes(const PartitionArgs& args) {
+  return args.v_codec.IndexBytes(args.v_dim);
 }
 
 // Everything about one tile of one call.
@@ -57,11 +66,20 @@ bool FindRows(const PartitionArgs& args, TokenPos tile, TileRows& rows) {
     const std::byte* slot = args.blocks[pos / args.block_tokens];
     const size_t token = pos % args.block_tokens;
     const uint32_t panel = (pos - tile) / kPanel;
-    rows.keys[panel] = reinterpret_cast<const uint16_t*>(slot + args.k_offset) +
-                       token * args.k_dim;
-    rows.values[panel] =
-        reinterpret_cast<const uint16_t*>(slot + args.v_offset) +
-        token * args.v_dim;
+    const auto at = [&](size_t plane, size_t token_bytes) {
+      return reinterpret_cast<const uint16_t*>(slot + plane +
+                                               token * token_bytes);
+    };
+    rows.keys[panel] = at(args.k_offset, KeyBytes(args));
+    rows.values[panel] = at(args.v_offset, ValueBytes(args));
+    if (args.k_codec.packed()) {
+      rows.key_params[panel] =
+          at(args.k_params_offset, args.k_codec.ParamBytes(args.k_dim));
+    }
+    if (args.v_codec.packed()) {
+      rows.value_params[panel] =
+          at(args.v_params_offset, args.v_codec.ParamBytes(args.v_dim));
+    }
   }
   return true;
 }
@@ -107,10 +125,11 @@ void AddRemainder(const Tile& tile, uint32_t panel, uint32_t row,
 }
 
 // Lines of a plane that are due per block of rows.
-uint32_t LinesPerBlock(const Tile& tile, uint32_t dim, uint32_t panels) {
+uint32_t LinesPerBlock(const Tile& tile, size_t token_bytes, uint32_t panels) {
   const uint32_t blocks =
       (tile.last_row - tile.first_row + kBlockRows - 1) / kBlockRows;
-  return dim * kTileTokens / kLineHalves / (panels * blocks) + 1;
+  const size_t lines = token_bytes * kTileTokens / kLineBytes;
+  return static_cast<uint32_t>(lines / (panels * blocks)) + 1;
 }
 
 // Scores of kPanels panels from `first`, for all rows that see some of them.
@@ -129,8 +148,8 @@ void ScorePanels(const Tile& tile, uint32_t first, uint32_t lines,
 
 void Scores(const Tile& tile) {
   PrefetchStream next;
-  if (tile.next != nullptr) next = {tile.next->keys, tile.args.k_dim};
-  const uint32_t lines = LinesPerBlock(tile, tile.args.k_dim, kTilePanels);
+  if (tile.next != nullptr) next = {tile.next->keys, KeyBytes(tile.args)};
+  const uint32_t lines = LinesPerBlock(tile, KeyBytes(tile.args), kTilePanels);
   const uint32_t last = (tile.seen.end + kPanel - 1) / kPanel;
   uint32_t p = tile.seen.begin / kPanel;
   for (; p + kBlockPanels <= last; p += kBlockPanels) {
@@ -175,8 +194,8 @@ void Values(const Tile& tile, bool exact) {
   const uint32_t step = exact ? 1 : kBlockRows;
   const uint32_t panels = ValueStride(tile.args.v_dim) / kPanel;
   PrefetchStream next;
-  if (tile.next != nullptr) next = {tile.next->values, tile.args.v_dim};
-  const uint32_t lines = LinesPerBlock(tile, tile.args.v_dim, panels);
+  if (tile.next != nullptr) next = {tile.next->values, ValueBytes(tile.args)};
+  const uint32_t lines = LinesPerBlock(tile, ValueBytes(tile.args), panels);
   uint32_t p = 0;
   for (; p + kBlockPanels <= panels; p += kBlockPanels) {
     AddPanels<kBlockPanels>(tile, p, step, lines, next);
@@ -211,7 +230,7 @@ void FusedTile(const Tile& tile) {
   const PartitionArgs& args = tile.args;
   // The room of a tile of floats is more than enough.
   auto* columns = reinterpret_cast<uint16_t*>(tile.scratch.keys);
-  PrefetchStream values(tile.rows.values, args.v_dim);
+  PrefetchStream values(tile.rows.values, ValueBytes(args));
   TransposeKeys(tile.rows.keys, args.k_dim, tile.seen.begin / kPanel,
                 (tile.seen.end + kPanel - 1) / kPanel, columns, values);
   for (uint32_t row = tile.first_row; row < tile.last_row; row += 4) {
@@ -224,7 +243,7 @@ void FusedTile(const Tile& tile) {
   values.Rest();
   Weights(tile);
   PrefetchStream keys;
-  if (tile.next != nullptr) keys = {tile.next->keys, args.k_dim};
+  if (tile.next != nullptr) keys = {tile.next->keys, KeyBytes(args)};
   for (uint32_t row = tile.first_row; row < tile.last_row; row += 4) {
     const uint32_t count = tile.last_row - row;
     if (count == 1) FusedAddRows<1>(tile, row, keys);
@@ -240,6 +259,7 @@ bool TryFused(const Tile& tile) {
 #if EVERWARM_HAS_F16
   if (tile.last_row - tile.first_row > kMaxFusedRows) return false;
   if (tile.args.k_dim % 8 != 0 || tile.args.v_dim % 8 != 0) return false;
+  if (tile.args.k_codec.packed() || tile.args.v_codec.packed()) return false;
   const TileSpan first = tile.Span(tile.first_row);
   const TileSpan last = tile.Span(tile.last_row - 1);
   if (first.begin != last.begin || first.end != last.end) return false;
@@ -249,6 +269,34 @@ bool TryFused(const Tile& tile) {
   (void)tile;
   return false;
 #endif
+}
+
+// Keys that are seen, as floats in the scratch.
+void FloatKeys(const Tile& tile) {
+  const PartitionArgs& args = tile.args;
+  const uint32_t first = tile.seen.begin / kPanel;
+  const uint32_t last = (tile.seen.end + kPanel - 1) / kPanel;
+  if (!args.k_codec.packed()) {
+    ConvertKeys(tile.rows.keys, args.k_dim, first, last, tile.scratch.keys);
+    return;
+  }
+  DecodeKeys(
+      {args.k_codec, tile.rows.keys, tile.rows.key_params, args.k_dim,
+       KeyBytes(args), args.k_codec.ParamBytes(args.k_dim) / sizeof(uint16_t)},
+      first, last, tile.scratch.keys);
+}
+
+// The same for values; false if some are not finite.
+bool FloatValues(const Tile& tile) {
+  const PartitionArgs& args = tile.args;
+  if (!args.v_codec.packed()) {
+    return ConvertValues(tile.rows.values, args.v_dim, tile.seen.begin,
+                         tile.seen.end, tile.scratch.values);
+  }
+  return DecodeValues({args.v_codec, tile.rows.values, tile.rows.value_params,
+                       args.v_dim, ValueBytes(args),
+                       args.v_codec.ParamBytes(args.v_dim) / sizeof(uint16_t)},
+                      tile.seen.begin, tile.seen.end, tile.scratch.values);
 }
 
 void AccumulateTile(const PartitionArgs& args, const PartitionScratch& scratch,
@@ -267,12 +315,10 @@ void AccumulateTile(const PartitionArgs& args, const PartitionScratch& scratch,
   const TileSpan seen = {scratch.seen[first].begin, scratch.seen[last - 1].end};
   const Tile tile{args, scratch, sums, begin, rows, next, first, last, seen};
   if (TryFused(tile)) return;
-  ConvertKeys(rows.keys, args.k_dim, seen.begin / kPanel,
-              (seen.end + kPanel - 1) / kPanel, scratch.keys);
+  FloatKeys(tile);
   Scores(tile);
   Weights(tile);
-  const bool finite = ConvertValues(rows.values, args.v_dim, seen.begin,
-                                    seen.end, scratch.values);
+  const bool finite = FloatValues(tile);
   Values(tile, !finite);
 }
 

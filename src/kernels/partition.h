@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/codec.h"
 #include "kernels/numerics.h"
 
 namespace everwarm::kernels {
@@ -55,8 +56,12 @@ struct PartitionArgs {
   uint32_t block_tokens = 0;           // a multiple of kPanel
   uint32_t k_dim = 0;
   uint32_t v_dim = 0;
+  PlaneCodec k_codec;
+  PlaneCodec v_codec;
   size_t k_offset = 0;  // of the KV head's row in a slot, bytes
   size_t v_offset = 0;
+  size_t k_params_offset = 0;
+  size_t v_params_offset = 0;
   float score_cap = 0.0f;  // ScoreCap()
   TokenPos begin = 0;      // the partition's first position
   TokenPos read_end = 0;   // the caller's partitions end here; for prefetching

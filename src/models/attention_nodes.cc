@@ -31,24 +31,30 @@ void ComputeAttend(ggml_tensor* result, int thread, int /*num_threads*/,
 
 }  // namespace
 
+kernels::AttentionShape MakeShape(const Hyperparameters& hyperparameters,
+                                  const ModelGroup& group) {
+  return {.block_tokens = group.geometry.block_tokens(),
+          .num_heads = hyperparameters.num_heads,
+          .num_kv_heads = hyperparameters.num_kv_heads,
+          .k_dim = hyperparameters.k_dim,
+          .v_dim = hyperparameters.v_dim,
+          .scale = hyperparameters.attention_scale,
+          .window = group.window,
+          .k_codec = group.scheme.k,
+          .v_codec = group.scheme.v};
+}
+
 StepState::StepState(const Hyperparameters& hyperparameters,
                      const std::vector<ModelGroup>& groups) {
   places_.resize(hyperparameters.num_layers);
   for (uint32_t g = 0; g < groups.size(); ++g) {
     auto group = std::make_unique<GroupStep>();
-    group->shape = {.block_tokens = groups[g].geometry.block_tokens(),
-                    .num_heads = hyperparameters.num_heads,
-                    .num_kv_heads = hyperparameters.num_kv_heads,
-                    .k_dim = hyperparameters.k_dim,
-                    .v_dim = hyperparameters.v_dim,
-                    .scale = hyperparameters.attention_scale,
-                    .window = groups[g].window};
-    groups_.push_back(std::move(group));
+    group->shape = MakeShape(hyperparameters, groups[g]);
     for (uint32_t i = 0; i < groups[g].layers.size(); ++i) {
-      places_[groups[g].layers[i]] = {g,
-                                      {groups[g].geometry.PlaneOffset(i, 0),
-                                       groups[g].geometry.PlaneOffset(i, 1)}};
+      places_[groups[g].layers[i]] = {
+          g, kernels::KvOffsets(group->shape, groups[g].geometry, i)};
     }
+    groups_.push_back(std::move(group));
   }
 }
 

@@ -30,6 +30,10 @@ struct GroupStep {
 };
 
 // Threads: Prepare() while no graph is computed.
+// What kernels need to know of a group's layers.
+kernels::AttentionShape MakeShape(const Hyperparameters& hyperparameters,
+                                  const ModelGroup& group);
+
 class StepState {
  public:
   StepState(const Hyperparameters& hyperparameters,

@@ -1,6 +1,6 @@
 #include "models/ggml_model.h"
 
-#include <cstring>
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -11,32 +11,50 @@
 namespace everwarm::models {
 namespace {
 
-constexpr uint32_t kF16Bytes = 2;
-
-ModelGroup MakeGroup(const Hyperparameters& h, uint32_t block_tokens,
-                     bool windowed) {
-  ModelGroup group;
-  group.name = windowed ? "window" : "full";
-  group.window = windowed ? h.window : 0;
-  for (uint32_t layer = 0; layer < h.num_layers; ++layer) {
-    if (h.windowed[layer] == windowed) {
-      group.layers.push_back(layer);
-    }
-  }
-  group.geometry =
-      BlockGeometry(static_cast<uint32_t>(group.layers.size()), block_tokens,
-                    {{h.num_kv_heads, h.k_dim * kF16Bytes},
-                     {h.num_kv_heads, h.v_dim * kF16Bytes}});
-  return group;
+// Slots of the group's layers, which are in ascending order.
+BlockGeometry MakeGeometry(const Hyperparameters& h, const ModelGroup& group,
+                           uint32_t block_tokens) {
+  kernels::AttentionShape shape = MakeShape(h, group);
+  shape.block_tokens = block_tokens;
+  return BlockGeometry(static_cast<uint32_t>(group.layers.size()), block_tokens,
+                       kernels::KvPlanes(shape));
 }
 
-// Full layers first; a kind of layer that the model does not have is no group.
+// Layers of one kind, by codec, in order of their first layers.
+std::vector<ModelGroup> MakeKind(const Hyperparameters& h, const KvScheme& kv,
+                                 bool windowed) {
+  std::vector<ModelGroup> groups;
+  for (uint32_t layer = 0; layer < h.num_layers; ++layer) {
+    if (h.windowed[layer] != windowed) {
+      continue;
+    }
+    const LayerScheme& scheme = kv.Layer(layer, windowed);
+    auto group = std::find_if(
+        groups.begin(), groups.end(),
+        [&](const ModelGroup& other) { return other.scheme == scheme; });
+    if (group == groups.end()) {
+      group = groups.insert(groups.end(), ModelGroup());
+      group->window = windowed ? h.window : 0;
+      group->scheme = scheme;
+    }
+    group->layers.push_back(layer);
+  }
+  for (ModelGroup& group : groups) {
+    group.name = windowed ? "window" : "full";
+    if (groups.size() > 1) {
+      absl::StrAppend(&group.name, ".", group.scheme.name);
+    }
+  }
+  return groups;
+}
+
+// Full layers first.
 std::vector<ModelGroup> MakeGroups(const Hyperparameters& h,
-                                   uint32_t block_tokens) {
+                                   const LoadOptions& options) {
   std::vector<ModelGroup> groups;
   for (const bool windowed : {false, true}) {
-    ModelGroup group = MakeGroup(h, block_tokens, windowed);
-    if (!group.layers.empty()) {
+    for (ModelGroup& group : MakeKind(h, options.kv, windowed)) {
+      group.geometry = MakeGeometry(h, group, options.block_tokens);
       groups.push_back(std::move(group));
     }
   }
@@ -69,14 +87,14 @@ GgmlModel::GgmlModel(std::unique_ptr<Weights> weights,
       architecture_(std::move(architecture)),
       num_threads_(options.num_threads),
       info_(MakeInfo(*weights_, architecture_->hyperparameters())),
-      groups_(
-          MakeGroups(architecture_->hyperparameters(), options.block_tokens)),
+      groups_(MakeGroups(architecture_->hyperparameters(), options)),
       state_(architecture_->hyperparameters(), groups_),
       graphs_(*architecture_, state_) {}
 
 absl::StatusOr<std::unique_ptr<GgmlModel>> GgmlModel::Make(
     std::unique_ptr<Weights> weights,
     std::unique_ptr<Architecture> architecture, const LoadOptions& options) {
+  EW_RETURN_IF_ERROR(options.kv.Check(architecture->hyperparameters()));
   std::unique_ptr<GgmlModel> model(
       new GgmlModel(std::move(weights), std::move(architecture), options));
   ggml_threadpool_params params =

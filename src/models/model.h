@@ -24,13 +24,17 @@
 #include "base/block_geometry.h"
 #include "base/ids.h"
 #include "kernels/attention.h"
+#include "models/kv_scheme.h"
 
 namespace everwarm::models {
 
-// Layers of the model with the same kind of state and the same retention.
+// Layers of the model with the same kind of state, the same retention and the
+// same codec.
 struct ModelGroup {
-  std::string name;     // "full", "window"
+  // "full", "window"; with the codec behind a dot where a kind has several.
+  std::string name;
   uint32_t window = 0;  // 0: a full group
+  LayerScheme scheme;
   BlockGeometry geometry;
   std::vector<uint32_t> layers;  // indices in the model, in slot order
 };
@@ -73,6 +77,7 @@ struct StepInput {
 struct LoadOptions {
   uint32_t block_tokens = 64;
   uint32_t num_threads = 1;
+  KvScheme kv;
   // Called from Load() with a fraction from 0 to 1; may be empty.
   std::function<void(float)> progress;
 };

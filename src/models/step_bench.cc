@@ -23,6 +23,7 @@ struct Options {
   uint32_t repetitions = 3;
   uint32_t batch = 512;
   std::vector<uint32_t> depths = {0, 4000};
+  KvScheme kv;
 };
 
 double Seconds(std::chrono::steady_clock::time_point since) {
@@ -84,7 +85,8 @@ void Print(const Options& options, const char* test, uint32_t tokens,
 }
 
 void Run(const Options& options) {
-  auto loaded = Model::Load(options.path, {.num_threads = options.threads});
+  auto loaded = Model::Load(options.path,
+                            {.num_threads = options.threads, .kv = options.kv});
   if (!loaded.ok()) {
     Fail(loaded.status());
   }
@@ -130,6 +132,14 @@ bool Parse(int argc, char** argv, Options& options) {
   for (int i = 2; i < argc; i += 2) {
     const std::string name = argv[i];
     uint32_t value = 0;
+    if (name == "-kv") {
+      auto scheme = KvScheme::Parse(argv[i + 1]);
+      if (!scheme.ok()) {
+        Fail(scheme.status());
+      }
+      options.kv = *std::move(scheme);
+      continue;
+    }
     if (name == "-d") {
       options.depths.clear();
       for (const auto& part : absl::StrSplit(argv[i + 1], ',')) {
@@ -168,7 +178,7 @@ int main(int argc, char** argv) {
   if (!everwarm::models::Parse(argc, argv, options)) {
     std::fprintf(stderr,
                  "usage: %s MODEL.gguf [-t threads] [-p prompt] [-n generate] "
-                 "[-d depth,depth] [-r repetitions] [-b batch]\n",
+                 "[-d depth,depth] [-r repetitions] [-b batch] [-kv scheme]\n",
                  argv[0]);
     return 2;
   }

@@ -3,6 +3,7 @@
 // the oracle's rounding of queries and probabilities to f16.
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -238,6 +239,62 @@ TEST_F(TinyOracleTest, StepSizeDoesNotChangeABitOfRowIndependentTypes) {
           << ggml_type_name(type) << " in steps of " << chunk;
     }
   }
+}
+
+// Whatever the codec: what a step reads was coded by whichever step wrote it.
+TEST_F(TinyOracleTest, StepSizeDoesNotChangeABitOfCodedKv) {
+  const std::string path = dir_.File("tiny.gguf");
+  const std::vector<TokenId> tokens = Tokens();
+  ASSERT_TRUE(TinyGguf::Llama(2, GGML_TYPE_Q8_0).Write(path));
+  std::vector<float> f16;
+  for (const char* kv : {"f16", "q8", "q4", "turbo", "turbo:k4v5"}) {
+    const auto scheme = KvScheme::Parse(kv);
+    ASSERT_TRUE(scheme.ok()) << scheme.status();
+    const auto model = Model::Load(path, {.kv = *scheme});
+    ASSERT_TRUE(model.ok()) << model.status();
+    const SequenceBlocks one(**model, kTokens);
+    const auto whole = StepOnce(**model, one, tokens, 0, Wanted::kLast);
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    const std::vector<float> expected(whole->begin(), whole->end());
+    const SequenceBlocks another(**model, kTokens);
+    for (size_t start = 0; start < kTokens; start += 9) {
+      const auto step = StepOnce(**model, another,
+                                 absl::MakeConstSpan(tokens).subspan(start, 9),
+                                 static_cast<TokenPos>(start), Wanted::kLast);
+      ASSERT_TRUE(step.ok()) << step.status();
+      if (start + 9 == kTokens) {
+        EXPECT_TRUE(std::equal(step->begin(), step->end(), expected.begin()))
+            << kv;
+      }
+    }
+    if (f16.empty()) {
+      f16 = expected;
+    } else {
+      EXPECT_NE(expected, f16) << kv;
+    }
+  }
+}
+
+TEST_F(TinyOracleTest, LayersOfOneKindWithTwoCodecsAreTwoGroups) {
+  const std::string path = dir_.File("tiny.gguf");
+  ASSERT_TRUE(TinyGguf::Gemma3(7).Write(path));
+  const std::string config = dir_.File("kv_config.json");
+  std::ofstream(config)
+      << R"({"default": {"bits": 8}, "layers": {"1": {"bits": 16}}})";
+  const auto scheme = KvScheme::Parse(config);
+  ASSERT_TRUE(scheme.ok()) << scheme.status();
+  const auto model = Model::Load(path, {.kv = *scheme});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::vector<ModelGroup>& groups = (*model)->groups();
+  ASSERT_EQ(groups.size(), 3u);
+  EXPECT_EQ(groups[0].name, "full");
+  EXPECT_EQ(groups[0].scheme.name, "q8");
+  EXPECT_EQ(groups[1].name, "window.q8");
+  EXPECT_EQ(groups[1].layers, (std::vector<uint32_t>{0, 3, 4, 6}));
+  EXPECT_EQ(groups[2].name, "window.f16");
+  EXPECT_EQ(groups[2].layers, (std::vector<uint32_t>{1}));
+  const SequenceBlocks blocks(**model, kTokens);
+  EXPECT_TRUE(StepOnce(**model, blocks, Tokens(), 0, Wanted::kLast).ok());
 }
 
 TEST_F(TinyOracleTest, LoadingReportsProgressToTheEnd) {

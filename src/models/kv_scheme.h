@@ -1,0 +1,63 @@
+// How a model's keys and values are coded, layer by layer: what --kv says.
+#ifndef EVERWARM_MODELS_KV_SCHEME_H_
+#define EVERWARM_MODELS_KV_SCHEME_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/codec.h"
+
+namespace everwarm::models {
+
+struct Hyperparameters;
+
+// Of one layer.
+struct LayerScheme {
+  // The codec's name in block files: "f16", "q8", "q4", "q8g32", "k8v3".
+  std::string name = "f16";
+  kernels::PlaneCodec k;
+  kernels::PlaneCodec v;
+  friend bool operator==(const LayerScheme&, const LayerScheme&) = default;
+};
+
+// Threads: immutable, any.
+class KvScheme {
+ public:
+  // f16 everywhere.
+  KvScheme() = default;
+
+  // `text` is
+  //   f16           halves
+  //   q8, q4        affine, 64 numbers share scale and bias
+  //   turbo[:kKvV]  affine keys of K bits (2, 4, 5, 8) and rotated values of V
+  //                 bits (2, 3, 4, 5, 8), 32 numbers share their parameters;
+  //                 k8v3 without the second part. Layers with a window keep
+  //                 f16.
+  //   FILE.json     affine bits for each layer:
+  //                 {"default": {"bits": 8, "group_size": 64},
+  //                  "layers": {"0": {"bits": 16}, "7": {"bits": 4}}}
+  //                 with 4, 8 or 16 (f16) bits and groups of 32 or 64.
+  // Errors: kInvalidArgument, with what is possible; kNotFound for the file.
+  static absl::StatusOr<KvScheme> Parse(const std::string& text);
+
+  const LayerScheme& Layer(uint32_t layer, bool windowed) const;
+  // Layers with a window are kept in another codec than the one asked for.
+  bool SparesWindows() const { return spares_windows_; }
+
+  // kInvalidArgument where the model's heads cannot be coded so, or a layer is
+  // named that it does not have.
+  absl::Status Check(const Hyperparameters& hyperparameters) const;
+
+ private:
+  LayerScheme usual_;
+  LayerScheme windowed_;
+  bool spares_windows_ = false;
+  std::map<uint32_t, LayerScheme> layers_;
+};
+
+}  // namespace everwarm::models
+
+#endif  // EVERWARM_MODELS_KV_SCHEME_H_
