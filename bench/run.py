@@ -16,9 +16,9 @@ import measure  # noqa: E402
 import served  # noqa: E402
 import steps  # noqa: E402
 
-SUITES = {"depth": steps.depth, "restore": steps.restore, "restart": served.restart, "switch": served.switch,
-          "tier": served.tier, "disk": served.disk, "memory": served.memory, "streams": concurrent_load.streams,
-          "agents": concurrent_load.agents, "fairness": concurrent_load.fairness}
+SUITES = {"depth": steps.depth, "codecs": steps.codecs, "quality": steps.quality, "restore": steps.restore,
+          "restart": served.restart, "switch": served.switch, "tier": served.tier, "disk": served.disk, "memory": served.memory,
+          "streams": concurrent_load.streams, "agents": concurrent_load.agents, "fairness": concurrent_load.fairness}
 
 
 def main():

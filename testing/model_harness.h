@@ -2,6 +2,8 @@
 #ifndef EVERWARM_TESTING_MODEL_HARNESS_H_
 #define EVERWARM_TESTING_MODEL_HARNESS_H_
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
@@ -26,8 +28,10 @@ class SequenceBlocks {
       const uint32_t span = group.geometry.block_tokens();
       const size_t slots = (max_tokens + span - 1) / span;
       const size_t bytes = group.geometry.slot_bytes();
+      const size_t mapped = AlignUp(slots * bytes, kHugePage);
       memory_.emplace_back(static_cast<std::byte*>(
-          ::operator new (slots* bytes, std::align_val_t{kSlotAlignment})));
+          ::operator new (mapped, std::align_val_t{kHugePage})));
+      madvise(memory_.back().get(), mapped, MADV_HUGEPAGE);
       std::vector<std::byte*>& table = tables_.emplace_back();
       for (size_t i = 0; i < slots; ++i) {
         table.push_back(memory_.back().get() + i * bytes);
@@ -44,9 +48,11 @@ class SequenceBlocks {
   }
 
  private:
+  // As in the block pool, so that a benchmark meets the same pages.
+  static constexpr size_t kHugePage = size_t{2} << 20;
   struct Free {
     void operator()(std::byte* memory) const {
-      ::operator delete (memory, std::align_val_t{kSlotAlignment});
+      ::operator delete (memory, std::align_val_t{kHugePage});
     }
   };
   std::vector<std::unique_ptr<std::byte, Free>> memory_;

@@ -11,6 +11,8 @@
 #include <functional>
 #include <memory>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -92,9 +94,9 @@ ModelShape Model(int64_t which) {
 class Kv {
  public:
   Kv(const ModelShape& model, TokenPos tokens)
-      : geometry_(model.layers, model.shape.block_tokens,
-                  {{model.shape.num_kv_heads, model.shape.k_dim * 2},
-                   {model.shape.num_kv_heads, model.shape.v_dim * 2}}) {
+      : shape_(model.shape),
+        geometry_(model.layers, model.shape.block_tokens,
+                  KvPlanes(model.shape)) {
     const uint32_t blocks =
         (tokens + model.shape.block_tokens - 1) / model.shape.block_tokens;
     bytes_ = blocks * geometry_.slot_bytes();
@@ -119,7 +121,7 @@ class Kv {
     std::shuffle(table_.begin(), table_.end(), std::mt19937(2));
   }
   LayerOffsets Offsets(uint32_t layer) const {
-    return {geometry_.PlaneOffset(layer, 0), geometry_.PlaneOffset(layer, 1)};
+    return KvOffsets(shape_, geometry_, layer);
   }
   const std::vector<std::byte*>& table() const { return table_; }
   const BlockGeometry& geometry() const { return geometry_; }
@@ -130,6 +132,7 @@ class Kv {
       ::operator delete (p, std::align_val_t{size_t{2} << 20});
     }
   };
+  AttentionShape shape_;
   BlockGeometry geometry_;
   size_t bytes_;
   std::unique_ptr<std::byte, Free> memory_;
@@ -142,9 +145,16 @@ uint64_t Seen(const AttentionShape& shape, TokenPos position) {
   return shape.window == 0 ? all : std::min<uint64_t>(all, shape.window);
 }
 
-// Args: model, depth, threads.
+// Args: model, depth, threads, codec: 0 f16, 1 q8, 2 q4, 3 turbo.
 void BM_Decode(benchmark::State& state) {
-  const ModelShape model = Model(state.range(0));
+  ModelShape model = Model(state.range(0));
+  std::tie(model.shape.k_codec, model.shape.v_codec) =
+      std::vector<std::pair<PlaneCodec, PlaneCodec>>{
+          {testing::kF16Codec, testing::kF16Codec},
+          {testing::kQ8Codec, testing::kQ8Codec},
+          {testing::kQ4Codec, testing::kQ4Codec},
+          {{Coding::kAffine, 8, 32}, {Coding::kRotated, 3, 32}}}
+          .at(static_cast<size_t>(state.range(3)));
   const auto depth = static_cast<TokenPos>(state.range(1));
   const auto threads = static_cast<uint32_t>(state.range(2));
   Kv kv(model, depth);
@@ -271,6 +281,19 @@ void DecodeArgs(benchmark::internal::Benchmark* bench) {
   bench->UseRealTime()->Unit(benchmark::kMicrosecond);
 }
 
+void CodecArgs(benchmark::internal::Benchmark* bench) {
+  for (int model : {0, 1, 2, 3}) {
+    for (int depth : {128, 2048, 6144}) {
+      for (int threads : {1, 2}) {
+        for (int codec : {0, 1, 2, 3}) {
+          bench->Args({model, depth, threads, codec});
+        }
+      }
+    }
+  }
+  bench->UseRealTime()->Unit(benchmark::kMicrosecond);
+}
+
 void PrefillArgs(benchmark::internal::Benchmark* bench) {
   for (int model : {0, 1, 2, 3}) {
     for (int depth : {0, 6144}) {
@@ -282,7 +305,7 @@ void PrefillArgs(benchmark::internal::Benchmark* bench) {
 
 BENCHMARK(BM_Read)->Apply(DecodeArgs);
 BENCHMARK(BM_ReadRows)->Apply(DecodeArgs);
-BENCHMARK(BM_Decode)->Apply(DecodeArgs);
+BENCHMARK(BM_Decode)->Apply(CodecArgs);
 BENCHMARK(BM_Prefill)->Apply(PrefillArgs);
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "kernels/half-inl.h"
 #include "kernels/numerics.h"
 #include "kernels/partition.h"
+#include "kernels/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace everwarm::kernels::HWY_NAMESPACE {
@@ -47,61 +48,95 @@ struct PackedPlane {
 #if EVERWARM_HAS_F16
 // Index j of 8 lies in the 16 bits from byte j * bits / 8 on, j * bits % 8 bits
 // up. A product moves all of them 7 bits up.
-template <int kBits>
 struct IndexWindows {
   alignas(16) uint8_t bytes[16];
   alignas(16) uint16_t factors[8];
 };
-template <int kBits>
-constexpr IndexWindows<kBits> MakeIndexWindows() {
-  IndexWindows<kBits> windows = {};
+constexpr IndexWindows MakeIndexWindows(int bits) {
+  IndexWindows windows = {};
   for (int j = 0; j < 8; ++j) {
-    windows.bytes[2 * j] = static_cast<uint8_t>(j * kBits / 8);
-    windows.bytes[2 * j + 1] = static_cast<uint8_t>(j * kBits / 8 + 1);
-    windows.factors[j] = static_cast<uint16_t>(1u << (7 - j * kBits % 8));
+    windows.bytes[2 * j] = static_cast<uint8_t>(j * bits / 8);
+    windows.bytes[2 * j + 1] = static_cast<uint8_t>(j * bits / 8 + 1);
+    windows.factors[j] = static_cast<uint16_t>(1u << (7 - j * bits % 8));
   }
   return windows;
 }
 
-// 8 indices from a whole byte on. Reads 8 bytes: behind the numbers of a plane
-// there is always one of parameters.
+// Spreads 8 indices of less than 8 bits, from a whole byte on, over 8 bytes.
+// Reads 8 bytes: behind the numbers of a plane there is always one of
+// parameters.
 template <int kBits>
-HWY_INLINE VU8 Indices8(const uint8_t* from) {
+HWY_INLINE void Spread8(const uint8_t* from, uint8_t* to) {
+  static constexpr IndexWindows kWindows = MakeIndexWindows(kBits);
   const DU8 d;
-  if constexpr (kBits == 8) {
-    return hn::PromoteTo(d, hn::LoadU(hn::CappedTag<uint8_t, 8>(), from));
-  } else {
-    static constexpr IndexWindows<kBits> kWindows = MakeIndexWindows<kBits>();
-    const hn::CappedTag<uint8_t, 16> d8;
-    const hn::CappedTag<uint64_t, 2> d64;
-    uint64_t bytes;
-    std::memcpy(&bytes, from, sizeof(bytes));
-    const auto windows = hn::BitCast(
-        d, hn::TableLookupBytes(hn::BitCast(d8, hn::Set(d64, bytes)),
-                                hn::Load(d8, kWindows.bytes)));
-    const VU8 moved = hn::Mul(windows, hn::Load(d, kWindows.factors));
-    return hn::And(hn::ShiftRight<7>(moved),
-                   hn::Set(d, static_cast<uint16_t>((1 << kBits) - 1)));
+  const hn::CappedTag<uint8_t, 16> d8;
+  const hn::CappedTag<uint64_t, 2> d64;
+  uint64_t bytes;
+  std::memcpy(&bytes, from, sizeof(bytes));
+  const auto windows =
+      hn::BitCast(d, hn::TableLookupBytes(hn::BitCast(d8, hn::Set(d64, bytes)),
+                                          hn::Load(d8, kWindows.bytes)));
+  const VU8 moved = hn::Mul(windows, hn::Load(d, kWindows.factors));
+  const VU8 indices =
+      hn::And(hn::ShiftRight<7>(moved),
+              hn::Set(d, static_cast<uint16_t>((1 << kBits) - 1)));
+  const hn::Rebind<uint8_t, DU8> half;
+  hn::StoreU(
+      hn::DemoteTo(half, hn::BitCast(hn::CappedTag<int16_t, 8>(), indices)),
+      half, to);
+}
+
+// 32 indices of 4 bits.
+HWY_INLINE void SpreadNibbles(const uint8_t* from, uint8_t* to) {
+  const hn::CappedTag<uint8_t, 16> d;
+  const auto mask = hn::Set(d, uint8_t{0x0F});
+  const auto bytes = hn::LoadU(d, from);
+  const auto low = hn::And(bytes, mask);
+  const hn::CappedTag<uint16_t, 8> d16;
+  const auto high =
+      hn::And(hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(d16, bytes))), mask);
+  hn::StoreU(hn::InterleaveLower(d, low, high), d, to);
+  hn::StoreU(hn::InterleaveUpper(d, low, high), d, to + 16);
+}
+
+// Indices of one token as bytes, `dim` of them rounded down to whole eights:
+// where they lie, or else in `buffer`.
+template <int kBits>
+HWY_INLINE const uint8_t* IndexBytes(const uint8_t* indices, uint32_t dim,
+                                     uint8_t* buffer) {
+  if constexpr (kBits == 8) return indices;
+  uint32_t i = 0;
+  if constexpr (kBits == 4) {
+    for (; i + 32 <= dim; i += 32) SpreadNibbles(indices + i / 2, buffer + i);
   }
+  for (; i + 8 <= dim; i += 8) {
+    Spread8<kBits>(indices + i / 8 * kBits, buffer + i);
+  }
+  return buffer;
 }
 
-using DI8 = hn::CappedTag<int32_t, 8>;
-
-HWY_INLINE V8 IndexToFloat(VU8 indices) {
-  return hn::ConvertTo(D8(), hn::PromoteTo(DI8(), indices));
+// A panel or a part of it.
+using DI = hn::RebindToSigned<DF>;
+HWY_INLINE VF IndexToFloat(const uint8_t* bytes) {
+  const hn::Rebind<uint8_t, DI> d8;
+  return hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(d8, bytes)));
 }
 
-HWY_INLINE V8 BroadcastHalf(uint16_t half) {
-  return Promote8(hn::Set(DU8(), half));
+// `count` halves, a multiple of 8, as floats.
+HWY_INLINE void HalvesToFloats(const uint16_t* halves, size_t count,
+                               float* floats) {
+  for (size_t i = 0; i < count; i += 8) {
+    hn::Store(Promote8(hn::Load(DU8(), halves + i)), D8(), floats + i);
+  }
 }
 
 // Scales and biases of group `group` for the 16 tokens of a panel.
 struct TokenParams {
-  V8 scale[2];
-  V8 bias[2];
+  alignas(64) float scale[kPanel];
+  alignas(64) float bias[kPanel];
 };
-HWY_INLINE TokenParams LoadTokenParams(const PackedPlane& plane, size_t panel,
-                                       size_t group) {
+HWY_INLINE void LoadTokenParams(const PackedPlane& plane, size_t panel,
+                                size_t group, TokenParams& floats) {
   alignas(32) uint16_t scales[kPanel];
   alignas(32) uint16_t biases[kPanel];
   for (size_t t = 0; t < kPanel; ++t) {
@@ -109,86 +144,178 @@ HWY_INLINE TokenParams LoadTokenParams(const PackedPlane& plane, size_t panel,
     scales[t] = params[0];
     biases[t] = params[1];
   }
-  const DU8 d;
-  return {{Promote8(hn::Load(d, scales)), Promote8(hn::Load(d, scales + 8))},
-          {Promote8(hn::Load(d, biases)), Promote8(hn::Load(d, biases + 8))}};
+  HalvesToFloats(scales, kPanel, floats.scale);
+  HalvesToFloats(biases, kPanel, floats.bias);
 }
 
-// Dimensions [0, k_dim / 8 * 8) of the keys of one panel, to [k_dim, kPanel].
+// Turns 16 rows of 16 bytes, in each 128-bit block, into 16 columns.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void TransposeBytes(D d, V (&v)[16]) {
+  V w[16];
+  // Interleaving row i with row i + 8, four times over, leaves column i.
+#pragma GCC unroll 4
+  for (int stage = 0; stage < 4; ++stage) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      w[2 * i] = hn::InterleaveLower(d, v[i], v[i + 8]);
+      w[2 * i + 1] = hn::InterleaveUpper(d, v[i], v[i + 8]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) v[i] = w[i];
+  }
+}
+
+// Turns Lanes(d) dimensions of 16 tokens. Dimension i lies at
+// turned[i % 16 * Lanes(d) + i / 16 * 16], 16 bytes of it.
+template <class D>
+HWY_INLINE void TurnBytes(D d, const uint8_t* const (&rows)[kPanel], size_t at,
+                          uint8_t* turned) {
+  hn::Vec<D> v[kPanel];
+#pragma GCC unroll 16
+  for (size_t t = 0; t < kPanel; ++t) v[t] = hn::LoadU(d, rows[t] + at);
+  TransposeBytes(d, v);
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kPanel; ++i) {
+    hn::Store(v[i], d, turned + i * hn::Lanes(d));
+  }
+}
+
+// The most dimensions that are turned at once; a multiple of every vector.
+constexpr uint32_t kTurned = 64;
+
+// Numbers of one dimension of a panel from their indices.
+HWY_INLINE void StoreKeys(const uint8_t* bytes, const TokenParams& params,
+                          float* HWY_RESTRICT to) {
+  const DF d;
+#pragma GCC unroll 4
+  for (int v = 0; v < kPanelVectors; ++v) {
+    const int at = v * kLanes;
+    const VF key =
+        hn::MulAdd(hn::Load(d, params.scale + at), IndexToFloat(bytes + at),
+                   hn::Load(d, params.bias + at));
+    hn::Store(key, d, to + at);
+  }
+}
+
+// Dimensions [at, at + Lanes(d)) of a panel, which belong to one group; `rows`
+// begin at dimension `base`.
+template <class D>
+HWY_INLINE void DecodeTurned(D d, const uint8_t* const (&rows)[kPanel],
+                             uint32_t base, uint32_t at,
+                             const TokenParams& params,
+                             float* HWY_RESTRICT to) {
+  alignas(64) uint8_t turned[kTurned * kPanel];
+  TurnBytes(d, rows, at - base, turned);
+  for (uint32_t i = 0; i < hn::Lanes(d); ++i) {
+    StoreKeys(turned + i % 16 * hn::Lanes(d) + i / 16 * 16, params,
+              to + (at + i) * kPanel);
+  }
+}
+
+// Dimensions [0, whole) of the keys of one panel, to [dim, kPanel]; `whole` is
+// dim rounded down to a multiple of 16.
 template <int kBits>
-void DecodeKeyPanel(const PackedPlane& plane, size_t panel,
-                    float* HWY_RESTRICT to) {
-  const D8 d;
-  const DU16 d16;
-  TokenParams params = {};
-  for (size_t i = 0; i + 8 <= plane.dim; i += 8) {
-    if (i % plane.codec.group == 0) {
-      params = LoadTokenParams(plane, panel, i / plane.codec.group);
+HWY_INLINE void DecodeKeyPanel(const PackedPlane& plane, size_t panel,
+                               uint32_t whole, float* HWY_RESTRICT to) {
+  const hn::CappedTag<uint8_t, kTurned> wide;
+  const hn::CappedTag<uint8_t, 16> narrow;
+  alignas(64) uint8_t buffer[kPanel][kTurned];
+  TokenParams params;
+  for (uint32_t base = 0; base < whole; base += kTurned) {
+    const uint32_t end = std::min(base + kTurned, whole);
+    const uint8_t* rows[kPanel];
+    for (size_t t = 0; t < kPanel; ++t) {
+      rows[t] = IndexBytes<kBits>(plane.Indices(panel, t) + base / 8 * kBits,
+                                  end - base, buffer[t]);
     }
-    const size_t at = i / 8 * kBits;
-    VU16 v[8];
-#pragma GCC unroll 8
-    for (size_t j = 0; j < 8; ++j) {
-      v[j] = hn::Combine(d16, Indices8<kBits>(plane.Indices(panel, j + 8) + at),
-                         Indices8<kBits>(plane.Indices(panel, j) + at));
-    }
-    Transpose8(d16, v);
-#pragma GCC unroll 8
-    for (size_t j = 0; j < 8; ++j) {
-      float* column = to + (i + j) * kPanel;
-      const V8 low = IndexToFloat(hn::LowerHalf(DU8(), v[j]));
-      const V8 high = IndexToFloat(hn::UpperHalf(DU8(), v[j]));
-      hn::Store(hn::MulAdd(params.scale[0], low, params.bias[0]), d, column);
-      hn::Store(hn::MulAdd(params.scale[1], high, params.bias[1]), d,
-                column + 8);
+    for (uint32_t at = base; at < end;) {
+      const uint32_t group_end =
+          std::min(end, (at / plane.codec.group + 1) * plane.codec.group);
+      if (at % plane.codec.group == 0) {
+        LoadTokenParams(plane, panel, at / plane.codec.group, params);
+      }
+      for (; at + hn::Lanes(wide) <= group_end; at += hn::Lanes(wide)) {
+        DecodeTurned(wide, rows, base, at, params, to);
+      }
+      for (; at < group_end; at += 16) {
+        DecodeTurned(narrow, rows, base, at, params, to);
+      }
     }
   }
 }
 
-// 8 numbers of one token from dimension `i` on.
-template <Coding kCoding, int kBits>
-HWY_INLINE V8 DecodeValues8(const PackedPlane& plane, const uint8_t* indices,
-                            const uint16_t* params, size_t i) {
-  const D8 d;
-  const VU8 index = Indices8<kBits>(indices + i / 8 * kBits);
-  const size_t group = i / plane.codec.group;
-  if constexpr (kCoding == Coding::kAffine) {
-    return hn::MulAdd(BroadcastHalf(params[2 * group]), IndexToFloat(index),
-                      BroadcastHalf(params[2 * group + 1]));
-  } else {
-    const auto lanes = hn::PromoteTo(DI8(), index);
-    const float* centroids = Centroids(kBits);
-    const V8 scale = BroadcastHalf(params[group]);
-    if constexpr (kBits == 3) {
-      return hn::Mul(scale, hn::TableLookupLanes(hn::LoadU(d, centroids),
-                                                 hn::IndicesFromVec(d, lanes)));
+HWY_INLINE VF BroadcastHalf(uint16_t half) {
+  const hn::CappedTag<hwy::float16_t, 8> d16;
+  const V8 floats = hn::PromoteTo(D8(), hn::BitCast(d16, hn::Set(DU8(), half)));
+  return hn::Set(DF(), hn::GetLane(floats));
+}
+
+// What numbers of a rotated codec are looked up in: a register where the whole
+// table fits in one, else memory.
+template <int kBits>
+struct CentroidTable {
+  static constexpr bool kFits = (1 << kBits) <= kLanes;
+  explicit CentroidTable() : centroids(Centroids(kBits)) {
+    alignas(64) float padded[kLanes] = {};
+    if (kFits) std::copy_n(centroids, 1 << kBits, padded);
+    table = hn::Load(DF(), padded);
+  }
+  HWY_INLINE VF Look(const uint8_t* bytes) const {
+    const hn::Rebind<uint8_t, DI> d8;
+    const auto lanes = hn::PromoteTo(DI(), hn::LoadU(d8, bytes));
+    if constexpr (kFits) {
+      return hn::TableLookupLanes(table, hn::IndicesFromVec(DF(), lanes));
     } else {
-      return hn::Mul(scale, hn::GatherIndex(d, centroids, lanes));
+      return hn::GatherIndex(DF(), centroids, lanes);
     }
   }
-}
+  const float* centroids;
+  VF table;
+};
 
-// Dimensions [0, v_dim / kPanel * kPanel) of tokens [begin, end).
+// Dimensions [0, whole) of tokens [begin, end); `whole` is dim rounded down to
+// a multiple of kPanel.
 template <Coding kCoding, int kBits>
-void DecodeValuePanels(const PackedPlane& plane, uint32_t begin, uint32_t end,
-                       float* HWY_RESTRICT values) {
-  const D8 d;
+HWY_INLINE void DecodeValuePanels(const PackedPlane& plane, uint32_t whole,
+                                  uint32_t begin, uint32_t end,
+                                  float* HWY_RESTRICT values) {
+  alignas(64) uint8_t buffer[kTurned];
+  const DF d;
+  const CentroidTable<kBits> table;
   for (uint32_t t = begin; t < end; ++t) {
-    const uint8_t* indices = plane.Indices(t / kPanel, t % kPanel);
     const uint16_t* params = plane.Params(t / kPanel, t % kPanel);
-    float* to = values + size_t{t} * kPanel;
-    for (size_t i = 0; i + kPanel <= plane.dim; i += kPanel) {
-      hn::Store(DecodeValues8<kCoding, kBits>(plane, indices, params, i), d,
-                to + i * kTileTokens);
-      hn::Store(DecodeValues8<kCoding, kBits>(plane, indices, params, i + 8), d,
-                to + i * kTileTokens + 8);
+    const uint8_t* token = plane.Indices(t / kPanel, t % kPanel);
+    VF scale = hn::Zero(d);
+    VF bias = hn::Zero(d);
+    uint32_t next_group = 0;
+    for (uint32_t at = 0; at < whole; at += kTurned) {
+      const uint32_t dims = std::min(kTurned, whole - at);
+      const uint8_t* bytes =
+          IndexBytes<kBits>(token + at / 8 * kBits, dims, buffer);
+      for (uint32_t i = 0; i < dims; i += kLanes) {
+        if (at + i == next_group) {
+          scale = BroadcastHalf(*params++);
+          if constexpr (kCoding == Coding::kAffine) {
+            bias = BroadcastHalf(*params++);
+          }
+          next_group += plane.codec.group;
+        }
+        const VF numbers =
+            kCoding == Coding::kAffine
+                ? hn::MulAdd(scale, IndexToFloat(bytes + i), bias)
+                : hn::Mul(scale, table.Look(bytes + i));
+        const uint32_t dimension = at + i;
+        hn::Store(numbers, d,
+                  values + dimension / kPanel * kTileTokens * kPanel +
+                      t * kPanel + dimension % kPanel);
+      }
     }
   }
 }
 
 // Calls decode.template operator()<bits>().
 template <class Decode>
-void ForBits(uint32_t bits, Decode decode) {
+HWY_INLINE void ForBits(uint32_t bits, Decode decode) {
   switch (bits) {
     case 2:
       return decode.template operator()<2>();
@@ -202,6 +329,12 @@ void ForBits(uint32_t bits, Decode decode) {
       return decode.template operator()<8>();
   }
 }
+
+// Dimensions that whole vectors cover. Groups of other widths than the product
+// uses go one by one.
+HWY_INLINE uint32_t VectorDims(const PackedPlane& plane) {
+  return plane.codec.group % kPanel == 0 ? plane.dim / kPanel * kPanel : 0;
+}
 #endif  // EVERWARM_HAS_F16
 
 // Like ConvertKeys(). Keys are not rotated.
@@ -211,9 +344,10 @@ HWY_NOINLINE void DecodeKeys(const PackedPlane& plane, uint32_t first,
     float* to = keys + p * plane.dim * kPanel;
     uint32_t i = 0;
 #if EVERWARM_HAS_F16
-    ForBits(plane.codec.bits,
-            [&]<int kBits>() { DecodeKeyPanel<kBits>(plane, p, to); });
-    i = plane.dim / 8 * 8;
+    i = VectorDims(plane);
+    ForBits(plane.codec.bits, [&]<int kBits>() HWY_ATTR {
+      DecodeKeyPanel<kBits>(plane, p, i, to);
+    });
 #endif
     for (; i < plane.dim; ++i) {
       for (size_t t = 0; t < kPanel; ++t) {
@@ -228,14 +362,14 @@ HWY_NOINLINE bool DecodeValues(const PackedPlane& plane, uint32_t begin,
                                uint32_t end, float* HWY_RESTRICT values) {
   uint32_t i = 0;
 #if EVERWARM_HAS_F16
-  ForBits(plane.codec.bits, [&]<int kBits>() {
+  i = VectorDims(plane);
+  ForBits(plane.codec.bits, [&]<int kBits>() HWY_ATTR {
     if (plane.codec.coding == Coding::kAffine) {
-      DecodeValuePanels<Coding::kAffine, kBits>(plane, begin, end, values);
+      DecodeValuePanels<Coding::kAffine, kBits>(plane, i, begin, end, values);
     } else {
-      DecodeValuePanels<Coding::kRotated, kBits>(plane, begin, end, values);
+      DecodeValuePanels<Coding::kRotated, kBits>(plane, i, begin, end, values);
     }
   });
-  i = plane.dim / kPanel * kPanel;
 #endif
   uint16_t largest = 0;
   for (uint32_t t = begin; t < end; ++t) {

@@ -1,6 +1,7 @@
 #include "kernels/partition.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -62,9 +63,10 @@ bool FindRows(const PartitionArgs& args, TokenPos tile, TileRows& rows) {
       std::min(tile + kTileTokens, args.spans[args.num_spans - 1].end);
   if (begin >= end) return false;
   rows = {};
+  const int block_shift = std::countr_zero(args.block_tokens);
   for (TokenPos pos = begin / kPanel * kPanel; pos < end; pos += kPanel) {
-    const std::byte* slot = args.blocks[pos / args.block_tokens];
-    const size_t token = pos % args.block_tokens;
+    const std::byte* slot = args.blocks[pos >> block_shift];
+    const size_t token = pos & (args.block_tokens - 1);
     const uint32_t panel = (pos - tile) / kPanel;
     const auto at = [&](size_t plane, size_t token_bytes) {
       return reinterpret_cast<const uint16_t*>(slot + plane +
@@ -133,16 +135,16 @@ uint32_t LinesPerBlock(const Tile& tile, size_t token_bytes, uint32_t panels) {
 }
 
 // Scores of kPanels panels from `first`, for all rows that see some of them.
-template <int kPanels>
+template <int kRows, int kPanels>
 void ScorePanels(const Tile& tile, uint32_t first, uint32_t lines,
                  PrefetchStream& next) {
-  for (uint32_t row = tile.first_row; row < tile.last_row; row += kBlockRows) {
-    const uint32_t count = std::min<uint32_t>(kBlockRows, tile.last_row - row);
+  for (uint32_t row = tile.first_row; row < tile.last_row; row += kRows) {
+    const uint32_t count = std::min<uint32_t>(kRows, tile.last_row - row);
     const TileSpan span = tile.Union(row, count);
     if (span.end <= first * kPanel) continue;
     if (span.begin >= (first + kPanels) * kPanel) continue;
     next.Next(lines * kPanels);
-    ScoreRemainder<kBlockRows, kPanels>(tile, first, row, count);
+    ScoreRemainder<kRows, kPanels>(tile, first, row, count);
   }
 }
 
@@ -152,10 +154,18 @@ void Scores(const Tile& tile) {
   const uint32_t lines = LinesPerBlock(tile, KeyBytes(tile.args), kTilePanels);
   const uint32_t last = (tile.seen.end + kPanel - 1) / kPanel;
   uint32_t p = tile.seen.begin / kPanel;
-  for (; p + kBlockPanels <= last; p += kBlockPanels) {
-    ScorePanels<kBlockPanels>(tile, p, lines, next);
+  if constexpr (kBlockPanels > 1) {
+    const bool few = tile.last_row - tile.first_row <= kFewRows;
+    for (; few && p + kFewRowsPanels <= last; p += kFewRowsPanels) {
+      ScorePanels<kFewRows, kFewRowsPanels>(tile, p, lines, next);
+    }
   }
-  for (; p < last; ++p) ScorePanels<1>(tile, p, lines, next);
+  for (; p + kBlockPanels <= last; p += kBlockPanels) {
+    ScorePanels<kBlockRows, kBlockPanels>(tile, p, lines, next);
+  }
+  for (; p < last; ++p) {
+    ScorePanels<kBlockRows, 1>(tile, p, lines, next);
+  }
 }
 
 void Weights(const Tile& tile) {
@@ -178,13 +188,13 @@ void Weights(const Tile& tile) {
 }
 
 // Adds kPanels panels of values from `first` to all rows, `step` at a time.
-template <int kPanels>
+template <int kRows, int kPanels>
 void AddPanels(const Tile& tile, uint32_t first, uint32_t step, uint32_t lines,
                PrefetchStream& next) {
   for (uint32_t row = tile.first_row; row < tile.last_row; row += step) {
     const uint32_t count = std::min<uint32_t>(step, tile.last_row - row);
     next.Next(lines * kPanels);
-    AddRemainder<kBlockRows, kPanels>(tile, first, row, count);
+    AddRemainder<kRows, kPanels>(tile, first, row, count);
   }
 }
 
@@ -197,10 +207,18 @@ void Values(const Tile& tile, bool exact) {
   if (tile.next != nullptr) next = {tile.next->values, ValueBytes(tile.args)};
   const uint32_t lines = LinesPerBlock(tile, ValueBytes(tile.args), panels);
   uint32_t p = 0;
-  for (; p + kBlockPanels <= panels; p += kBlockPanels) {
-    AddPanels<kBlockPanels>(tile, p, step, lines, next);
+  if constexpr (kBlockPanels > 1) {
+    const bool few = tile.last_row - tile.first_row <= kFewRows;
+    for (; few && p + kFewRowsPanels <= panels; p += kFewRowsPanels) {
+      AddPanels<kFewRows, kFewRowsPanels>(tile, p, step, lines, next);
+    }
   }
-  for (; p < panels; ++p) AddPanels<1>(tile, p, step, lines, next);
+  for (; p + kBlockPanels <= panels; p += kBlockPanels) {
+    AddPanels<kBlockRows, kBlockPanels>(tile, p, step, lines, next);
+  }
+  for (; p < panels; ++p) {
+    AddPanels<kBlockRows, 1>(tile, p, step, lines, next);
+  }
 }
 
 #if EVERWARM_HAS_F16

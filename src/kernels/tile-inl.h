@@ -35,6 +35,10 @@ constexpr int kBlockRows = kPanelVectors >= 12 ? 1 : 12 / kPanelVectors;
 // share each broadcast: 14 loads for 24 products instead of 13 for 12.
 constexpr int kBlockPanels =
     kPanelVectors == 1 && HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86 ? 2 : 1;
+// The same for up to kFewRows rows, whose sums are too few for the latency of a
+// product.
+constexpr int kFewRows = kBlockRows / 2 > 0 ? kBlockRows / 2 : 1;
+constexpr int kFewRowsPanels = 2 * kBlockPanels;
 
 // Twin of kernels::Exp2().
 template <class D, class V = hn::Vec<D>>
