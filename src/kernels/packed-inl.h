@@ -202,11 +202,12 @@ HWY_INLINE void StoreKeys(const uint8_t* bytes, const TokenParams& params,
 template <class D>
 HWY_INLINE void DecodeTurned(D d, const uint8_t* const (&rows)[kPanel],
                              uint32_t base, uint32_t at,
-                             const TokenParams& params,
-                             float* HWY_RESTRICT to) {
+                             const TokenParams& params, float* HWY_RESTRICT to,
+                             PrefetchStream& stream) {
   alignas(64) uint8_t turned[kTurned * kPanel];
   TurnBytes(d, rows, at - base, turned);
   for (uint32_t i = 0; i < hn::Lanes(d); ++i) {
+    if (i % 4 == 0) stream.Next();
     StoreKeys(turned + i % 16 * hn::Lanes(d) + i / 16 * 16, params,
               to + (at + i) * kPanel);
   }
@@ -216,7 +217,8 @@ HWY_INLINE void DecodeTurned(D d, const uint8_t* const (&rows)[kPanel],
 // dim rounded down to a multiple of 16.
 template <int kBits>
 HWY_INLINE void DecodeKeyPanel(const PackedPlane& plane, size_t panel,
-                               uint32_t whole, float* HWY_RESTRICT to) {
+                               uint32_t whole, float* HWY_RESTRICT to,
+                               PrefetchStream& stream) {
   const hn::CappedTag<uint8_t, kTurned> wide;
   const hn::CappedTag<uint8_t, 16> narrow;
   alignas(64) uint8_t buffer[kPanel][kTurned];
@@ -235,10 +237,10 @@ HWY_INLINE void DecodeKeyPanel(const PackedPlane& plane, size_t panel,
         LoadTokenParams(plane, panel, at / plane.codec.group, params);
       }
       for (; at + hn::Lanes(wide) <= group_end; at += hn::Lanes(wide)) {
-        DecodeTurned(wide, rows, base, at, params, to);
+        DecodeTurned(wide, rows, base, at, params, to, stream);
       }
       for (; at < group_end; at += 16) {
-        DecodeTurned(narrow, rows, base, at, params, to);
+        DecodeTurned(narrow, rows, base, at, params, to, stream);
       }
     }
   }
@@ -278,7 +280,8 @@ struct CentroidTable {
 template <Coding kCoding, int kBits>
 HWY_INLINE void DecodeValuePanels(const PackedPlane& plane, uint32_t whole,
                                   uint32_t begin, uint32_t end,
-                                  float* HWY_RESTRICT values) {
+                                  float* HWY_RESTRICT values,
+                                  PrefetchStream& stream) {
   alignas(64) uint8_t buffer[kTurned];
   const DF d;
   const CentroidTable<kBits> table;
@@ -288,11 +291,13 @@ HWY_INLINE void DecodeValuePanels(const PackedPlane& plane, uint32_t whole,
     VF scale = hn::Zero(d);
     VF bias = hn::Zero(d);
     uint32_t next_group = 0;
+    float* to = values + size_t{t} * kPanel;
+    stream.Next();
     for (uint32_t at = 0; at < whole; at += kTurned) {
       const uint32_t dims = std::min(kTurned, whole - at);
       const uint8_t* bytes =
           IndexBytes<kBits>(token + at / 8 * kBits, dims, buffer);
-      for (uint32_t i = 0; i < dims; i += kLanes) {
+      for (uint32_t i = 0; i < dims; i += kPanel, to += kTileTokens * kPanel) {
         if (at + i == next_group) {
           scale = BroadcastHalf(*params++);
           if constexpr (kCoding == Coding::kAffine) {
@@ -300,14 +305,14 @@ HWY_INLINE void DecodeValuePanels(const PackedPlane& plane, uint32_t whole,
           }
           next_group += plane.codec.group;
         }
-        const VF numbers =
-            kCoding == Coding::kAffine
-                ? hn::MulAdd(scale, IndexToFloat(bytes + i), bias)
-                : hn::Mul(scale, table.Look(bytes + i));
-        const uint32_t dimension = at + i;
-        hn::Store(numbers, d,
-                  values + dimension / kPanel * kTileTokens * kPanel +
-                      t * kPanel + dimension % kPanel);
+#pragma GCC unroll 4
+        for (int v = 0; v < kPanelVectors; ++v) {
+          const uint8_t* from = bytes + i + v * kLanes;
+          const VF numbers = kCoding == Coding::kAffine
+                                 ? hn::MulAdd(scale, IndexToFloat(from), bias)
+                                 : hn::Mul(scale, table.Look(from));
+          hn::Store(numbers, d, to + v * kLanes);
+        }
       }
     }
   }
@@ -337,16 +342,19 @@ HWY_INLINE uint32_t VectorDims(const PackedPlane& plane) {
 }
 #endif  // EVERWARM_HAS_F16
 
-// Like ConvertKeys(). Keys are not rotated.
+// Like ConvertKeys(). Keys are not rotated. `stream` is asked as work goes on:
+// a line for 4 dimensions of a panel, which is the plane of values where it is
+// as wide as that of keys.
 HWY_NOINLINE void DecodeKeys(const PackedPlane& plane, uint32_t first,
-                             uint32_t last, float* HWY_RESTRICT keys) {
+                             uint32_t last, float* HWY_RESTRICT keys,
+                             PrefetchStream& stream) {
   for (size_t p = first; p < last; ++p) {
     float* to = keys + p * plane.dim * kPanel;
     uint32_t i = 0;
 #if EVERWARM_HAS_F16
     i = VectorDims(plane);
     ForBits(plane.codec.bits, [&]<int kBits>() HWY_ATTR {
-      DecodeKeyPanel<kBits>(plane, p, i, to);
+      DecodeKeyPanel<kBits>(plane, p, i, to, stream);
     });
 #endif
     for (; i < plane.dim; ++i) {
@@ -355,19 +363,23 @@ HWY_NOINLINE void DecodeKeys(const PackedPlane& plane, uint32_t first,
       }
     }
   }
+  stream.Rest();
 }
 
-// Like ConvertValues().
+// Like ConvertValues(). `stream` is asked once a token.
 HWY_NOINLINE bool DecodeValues(const PackedPlane& plane, uint32_t begin,
-                               uint32_t end, float* HWY_RESTRICT values) {
+                               uint32_t end, float* HWY_RESTRICT values,
+                               PrefetchStream& stream) {
   uint32_t i = 0;
 #if EVERWARM_HAS_F16
   i = VectorDims(plane);
   ForBits(plane.codec.bits, [&]<int kBits>() HWY_ATTR {
     if (plane.codec.coding == Coding::kAffine) {
-      DecodeValuePanels<Coding::kAffine, kBits>(plane, i, begin, end, values);
+      DecodeValuePanels<Coding::kAffine, kBits>(plane, i, begin, end, values,
+                                                stream);
     } else {
-      DecodeValuePanels<Coding::kRotated, kBits>(plane, i, begin, end, values);
+      DecodeValuePanels<Coding::kRotated, kBits>(plane, i, begin, end, values,
+                                                 stream);
     }
   });
 #endif
@@ -383,6 +395,7 @@ HWY_NOINLINE bool DecodeValues(const PackedPlane& plane, uint32_t begin,
           rest < plane.dim ? plane.Number(t / kPanel, t % kPanel, rest) : 0.0f;
     }
   }
+  stream.Rest();
   return largest < 0x7C00;
 }
 

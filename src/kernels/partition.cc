@@ -56,7 +56,8 @@ struct Tile {
   }
 };
 
-// Finds the panels in which some span sees something; false if there is none.
+// Finds the panels in which some span sees something, and asks for their
+// parameters; false if there is none.
 bool FindRows(const PartitionArgs& args, TokenPos tile, TileRows& rows) {
   const TokenPos begin = std::max(tile, args.spans[0].begin);
   const TokenPos end =
@@ -74,13 +75,21 @@ bool FindRows(const PartitionArgs& args, TokenPos tile, TileRows& rows) {
     };
     rows.keys[panel] = at(args.k_offset, KeyBytes(args));
     rows.values[panel] = at(args.v_offset, ValueBytes(args));
+    const auto params_at = [&](const PlaneCodec& codec, size_t plane,
+                               uint32_t dim) {
+      const uint16_t* params = at(plane, codec.ParamBytes(dim));
+      for (size_t i = 0; i < codec.ParamBytes(dim) * kPanel; i += kLineBytes) {
+        hwy::Prefetch(params + i / sizeof(uint16_t));
+      }
+      return params;
+    };
     if (args.k_codec.packed()) {
       rows.key_params[panel] =
-          at(args.k_params_offset, args.k_codec.ParamBytes(args.k_dim));
+          params_at(args.k_codec, args.k_params_offset, args.k_dim);
     }
     if (args.v_codec.packed()) {
       rows.value_params[panel] =
-          at(args.v_params_offset, args.v_codec.ParamBytes(args.v_dim));
+          params_at(args.v_codec, args.v_params_offset, args.v_dim);
     }
   }
   return true;
@@ -150,7 +159,10 @@ void ScorePanels(const Tile& tile, uint32_t first, uint32_t lines,
 
 void Scores(const Tile& tile) {
   PrefetchStream next;
-  if (tile.next != nullptr) next = {tile.next->keys, KeyBytes(tile.args)};
+  // Coded planes are asked for where they are decoded.
+  if (tile.next != nullptr && !tile.args.k_codec.packed()) {
+    next = {tile.next->keys, KeyBytes(tile.args)};
+  }
   const uint32_t lines = LinesPerBlock(tile, KeyBytes(tile.args), kTilePanels);
   const uint32_t last = (tile.seen.end + kPanel - 1) / kPanel;
   uint32_t p = tile.seen.begin / kPanel;
@@ -204,7 +216,9 @@ void Values(const Tile& tile, bool exact) {
   const uint32_t step = exact ? 1 : kBlockRows;
   const uint32_t panels = ValueStride(tile.args.v_dim) / kPanel;
   PrefetchStream next;
-  if (tile.next != nullptr) next = {tile.next->values, ValueBytes(tile.args)};
+  if (tile.next != nullptr && !tile.args.v_codec.packed()) {
+    next = {tile.next->values, ValueBytes(tile.args)};
+  }
   const uint32_t lines = LinesPerBlock(tile, ValueBytes(tile.args), panels);
   uint32_t p = 0;
   if constexpr (kBlockPanels > 1) {
@@ -298,10 +312,11 @@ void FloatKeys(const Tile& tile) {
     ConvertKeys(tile.rows.keys, args.k_dim, first, last, tile.scratch.keys);
     return;
   }
+  PrefetchStream values(tile.rows.values, ValueBytes(args));
   DecodeKeys(
       {args.k_codec, tile.rows.keys, tile.rows.key_params, args.k_dim,
        KeyBytes(args), args.k_codec.ParamBytes(args.k_dim) / sizeof(uint16_t)},
-      first, last, tile.scratch.keys);
+      first, last, tile.scratch.keys, values);
 }
 
 // The same for values; false if some are not finite.
@@ -311,10 +326,13 @@ bool FloatValues(const Tile& tile) {
     return ConvertValues(tile.rows.values, args.v_dim, tile.seen.begin,
                          tile.seen.end, tile.scratch.values);
   }
+  PrefetchStream keys;
+  if (tile.next != nullptr) keys = {tile.next->keys, KeyBytes(args)};
   return DecodeValues({args.v_codec, tile.rows.values, tile.rows.value_params,
                        args.v_dim, ValueBytes(args),
                        args.v_codec.ParamBytes(args.v_dim) / sizeof(uint16_t)},
-                      tile.seen.begin, tile.seen.end, tile.scratch.values);
+                      tile.seen.begin, tile.seen.end, tile.scratch.values,
+                      keys);
 }
 
 void AccumulateTile(const PartitionArgs& args, const PartitionScratch& scratch,
