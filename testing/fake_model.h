@@ -29,9 +29,12 @@ class FakeModel final : public models::Model {
     info_.train_context = 1 << 20;
     info_.row_independent = true;
     const BlockGeometry geometry(2, block_tokens, {{1, 8}, {2, 4}});
-    groups_.push_back({"full", 0, geometry, {0, 1}});
+    groups_.push_back({.name = "full", .geometry = geometry, .layers = {0, 1}});
     if (window != 0) {
-      groups_.push_back({"window", window, geometry, {2, 3}});
+      groups_.push_back({.name = "window",
+                         .window = window,
+                         .geometry = geometry,
+                         .layers = {2, 3}});
     }
   }
 

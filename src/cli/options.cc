@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/units.h"
+#include "cli/kv_config.h"
 
 namespace everwarm::cli {
 namespace {
@@ -122,7 +123,7 @@ void ModelOptions::Register(CLI::App& app) {
 }
 
 absl::Status ModelOptions::Resolve() {
-  absl::StatusOr<models::KvScheme> scheme = models::KvScheme::Parse(kv);
+  absl::StatusOr<models::KvScheme> scheme = ReadKvScheme(kv);
   if (!scheme.ok()) {
     return absl::Status(scheme.status().code(),
                         absl::StrCat("--kv: ", scheme.status().message()));

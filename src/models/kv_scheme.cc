@@ -1,37 +1,21 @@
 #include "models/kv_scheme.h"
 
 #include <algorithm>
-#include <fstream>
 #include <initializer_list>
-#include <iterator>
+#include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "models/hyperparameters.h"
-#include "nlohmann/json.hpp"
 
 namespace everwarm::models {
 namespace {
 
 using kernels::Coding;
-using nlohmann::json;
 
-constexpr uint32_t kUsualGroup = 64;
 // Of keys and values in "turbo".
 constexpr uint32_t kTurboGroup = 32;
-
-LayerScheme Affine(uint32_t bits, uint32_t group) {
-  if (bits == 16) return {};
-  LayerScheme scheme;
-  scheme.name = absl::StrCat("q", bits);
-  if (group != kUsualGroup) absl::StrAppend(&scheme.name, "g", group);
-  scheme.k = {Coding::kAffine, bits, group};
-  scheme.v = scheme.k;
-  return scheme;
-}
 
 LayerScheme Turbo(uint32_t k_bits, uint32_t v_bits) {
   return {absl::StrCat("k", k_bits, "v", v_bits),
@@ -59,86 +43,23 @@ absl::StatusOr<LayerScheme> ParseTurbo(const std::string& text,
                    "for V, such as turbo:k8v3"));
 }
 
-absl::StatusOr<uint32_t> Number(const json& object, const std::string& where,
-                                const char* key, uint32_t otherwise,
-                                std::initializer_list<uint32_t> allowed) {
-  const auto found = object.find(key);
-  if (found == object.end()) return otherwise;
-  if (found->is_number_unsigned()) {
-    const auto value = found->get<uint64_t>();
-    for (const uint32_t each : allowed) {
-      if (each == value) return each;
-    }
-  }
-  std::string list;
-  for (const uint32_t each : allowed) {
-    absl::StrAppend(&list, list.empty() ? "" : ", ", each);
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      where, ": \"", key, "\" is ", found->dump(), ", not one of ", list));
-}
-
-absl::StatusOr<LayerScheme> ReadLayer(const json& layer,
-                                      const std::string& where) {
-  if (!layer.is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat(where, ": not an object"));
-  }
-  for (const auto& [key, value] : layer.items()) {
-    if (key != "bits" && key != "group_size") {
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, ": unknown key \"", key,
-                       "\"; there are \"bits\" and \"group_size\""));
-    }
-  }
-  EW_ASSIGN_OR_RETURN(const uint32_t bits,
-                      Number(layer, where, "bits", 16, {4, 8, 16}));
-  EW_ASSIGN_OR_RETURN(const uint32_t group, Number(layer, where, "group_size",
-                                                   kUsualGroup, {32, 64}));
-  return Affine(bits, group);
-}
-
-absl::StatusOr<json> ReadJson(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
-  }
-  const std::string text((std::istreambuf_iterator<char>(file)),
-                         std::istreambuf_iterator<char>());
-  json config = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": not a JSON object"));
-  }
-  return config;
-}
-
-absl::StatusOr<std::map<uint32_t, LayerScheme>> ReadLayers(
-    const json& layers, const std::string& path) {
-  if (!layers.is_object()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": \"layers\" is not an object"));
-  }
-  std::map<uint32_t, LayerScheme> schemes;
-  for (const auto& [key, value] : layers.items()) {
-    uint32_t layer = 0;
-    if (!absl::SimpleAtoi(key, &layer)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": \"", key, "\" is not the number of a layer"));
-    }
-    EW_ASSIGN_OR_RETURN(
-        schemes[layer],
-        ReadLayer(value, absl::StrCat(path, ", layer ", layer)));
-  }
-  return schemes;
-}
-
 }  // namespace
+
+LayerScheme AffineScheme(uint32_t bits, uint32_t group) {
+  if (bits == 16) return {};
+  LayerScheme scheme;
+  scheme.name = absl::StrCat("q", bits);
+  if (group != kUsualAffineGroup) absl::StrAppend(&scheme.name, "g", group);
+  scheme.k = {Coding::kAffine, bits, group};
+  scheme.v = scheme.k;
+  return scheme;
+}
 
 absl::StatusOr<KvScheme> KvScheme::Parse(const std::string& text) {
   KvScheme scheme;
   if (text == "f16") return scheme;
   if (text == "q8" || text == "q4") {
-    scheme.usual_ = Affine(text == "q8" ? 8 : 4, kUsualGroup);
+    scheme.usual_ = AffineScheme(text == "q8" ? 8 : 4, kUsualAffineGroup);
     scheme.windowed_ = scheme.usual_;
     return scheme;
   }
@@ -151,24 +72,16 @@ absl::StatusOr<KvScheme> KvScheme::Parse(const std::string& text) {
     scheme.spares_windows_ = true;
     return scheme;
   }
-  if (!absl::EndsWith(text, ".json")) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", text, "': f16, q8, q4, turbo[:kKvV] or a FILE.json is possible"));
-  }
-  EW_ASSIGN_OR_RETURN(const json config, ReadJson(text));
-  for (const auto& [key, value] : config.items()) {
-    if (key == "default") {
-      EW_ASSIGN_OR_RETURN(scheme.usual_,
-                          ReadLayer(value, absl::StrCat(text, ", default")));
-      scheme.windowed_ = scheme.usual_;
-    } else if (key == "layers") {
-      EW_ASSIGN_OR_RETURN(scheme.layers_, ReadLayers(value, text));
-    } else {
-      return absl::InvalidArgumentError(
-          absl::StrCat(text, ": unknown key \"", key,
-                       "\"; there are \"default\" and \"layers\""));
-    }
-  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text, "': f16, q8, q4, turbo[:kKvV] or a FILE.json is possible"));
+}
+
+KvScheme KvScheme::ByLayer(LayerScheme usual,
+                           std::map<uint32_t, LayerScheme> layers) {
+  KvScheme scheme;
+  scheme.usual_ = std::move(usual);
+  scheme.windowed_ = scheme.usual_;
+  scheme.layers_ = std::move(layers);
   return scheme;
 }
 

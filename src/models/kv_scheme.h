@@ -23,6 +23,12 @@ struct LayerScheme {
   friend bool operator==(const LayerScheme&, const LayerScheme&) = default;
 };
 
+// Numbers that share scale and bias unless somebody says otherwise.
+inline constexpr uint32_t kUsualAffineGroup = 64;
+
+// Keys and values affine in `bits` bits; 16 bits are f16.
+LayerScheme AffineScheme(uint32_t bits, uint32_t group = kUsualAffineGroup);
+
 // Threads: immutable, any.
 class KvScheme {
  public:
@@ -36,12 +42,11 @@ class KvScheme {
   //                 bits (2, 3, 4, 5, 8), 32 numbers share their parameters;
   //                 k8v3 without the second part. Layers with a window keep
   //                 f16.
-  //   FILE.json     affine bits for each layer:
-  //                 {"default": {"bits": 8, "group_size": 64},
-  //                  "layers": {"0": {"bits": 16}, "7": {"bits": 4}}}
-  //                 with 4, 8 or 16 (f16) bits and groups of 32 or 64.
-  // Errors: kInvalidArgument, with what is possible; kNotFound for the file.
+  // Errors: kInvalidArgument, with what is possible.
   static absl::StatusOr<KvScheme> Parse(const std::string& text);
+  // `usual` for all layers that `layers` does not name.
+  static KvScheme ByLayer(LayerScheme usual,
+                          std::map<uint32_t, LayerScheme> layers);
 
   const LayerScheme& Layer(uint32_t layer, bool windowed) const;
   // Layers with a window are kept in another codec than the one asked for.

@@ -1,12 +1,10 @@
 #include "models/kv_scheme.h"
 
-#include <fstream>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "models/hyperparameters.h"
-#include "testing/temp_dir.h"
 
 namespace everwarm::models {
 namespace {
@@ -24,17 +22,6 @@ std::string Error(const std::string& text) {
   const auto scheme = KvScheme::Parse(text);
   return scheme.ok() ? "" : std::string(scheme.status().message());
 }
-
-class KvConfigTest : public testing::Test {
- protected:
-  std::string Write(const std::string& json) {
-    const std::string path = dir_.File("kv_config.json");
-    std::ofstream(path) << json;
-    return path;
-  }
-
-  TempDir dir_;
-};
 
 TEST(KvSchemeTest, NamesOfCodecsAreUnderstood) {
   EXPECT_EQ(Parsed("f16").Layer(0, false), LayerScheme());
@@ -62,37 +49,13 @@ TEST(KvSchemeTest, UnknownNamesAreRefusedWithWhatThereIs) {
   }
   EXPECT_THAT(Error("q5"), HasSubstr("f16, q8, q4, turbo[:kKvV]"));
   EXPECT_THAT(Error("turbo:k8v6"), HasSubstr("2, 3, 4, 5 or 8 for V"));
-  EXPECT_THAT(Error("nowhere.json"), HasSubstr("nowhere.json"));
 }
 
-TEST_F(KvConfigTest, LayersOfAFileHaveTheirOwnBits) {
-  const KvScheme scheme = Parsed(Write(
-      R"({"default": {"bits": 8}, "layers": {"0": {"bits": 16},
-          "2": {"bits": 4, "group_size": 32}}})"));
-  EXPECT_EQ(scheme.Layer(0, false), LayerScheme());
-  EXPECT_EQ(scheme.Layer(1, true).name, "q8");
-  EXPECT_EQ(scheme.Layer(2, false).name, "q4g32");
-}
-
-TEST_F(KvConfigTest, WhatIsWrongInAFileIsNamed) {
-  EXPECT_THAT(Error(Write("[]")), HasSubstr("not a JSON object"));
-  EXPECT_THAT(Error(Write("{")), HasSubstr("not a JSON object"));
-  EXPECT_THAT(Error(Write(R"({"bits": 8})")), HasSubstr("\"bits\""));
-  EXPECT_THAT(Error(Write(R"({"layers": {"x": {}}})")), HasSubstr("\"x\""));
-  EXPECT_THAT(Error(Write(R"({"layers": {"1": {"bits": 3}}})")),
-              HasSubstr("layer 1: \"bits\" is 3, not one of 4, 8, 16"));
-  EXPECT_THAT(Error(Write(R"({"layers": {"1": {"bits": -8}}})")),
-              HasSubstr("-8"));
-  EXPECT_THAT(Error(Write(R"({"default": {"group_size": 7}})")),
-              HasSubstr("default: \"group_size\" is 7"));
-  EXPECT_THAT(Error(Write(R"({"default": 8})")), HasSubstr("not an object"));
-}
-
-TEST_F(KvConfigTest, LayersThatAModelDoesNotHaveAreRefused) {
+TEST(KvSchemeTest, LayersThatAModelDoesNotHaveAreRefused) {
   Hyperparameters h;
   h.num_layers = 2;
   h.v_dim = 64;
-  const KvScheme scheme = Parsed(Write(R"({"layers": {"2": {"bits": 8}}})"));
+  const KvScheme scheme = KvScheme::ByLayer({}, {{2, AffineScheme(8)}});
   EXPECT_THAT(std::string(scheme.Check(h).message()), HasSubstr("layer 2"));
   h.num_layers = 3;
   EXPECT_TRUE(scheme.Check(h).ok());

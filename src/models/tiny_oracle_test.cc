@@ -3,7 +3,6 @@
 // the oracle's rounding of queries and probabilities to f16.
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -278,12 +277,9 @@ TEST_F(TinyOracleTest, StepSizeDoesNotChangeABitOfCodedKv) {
 TEST_F(TinyOracleTest, LayersOfOneKindWithTwoCodecsAreTwoGroups) {
   const std::string path = dir_.File("tiny.gguf");
   ASSERT_TRUE(TinyGguf::Gemma3(7).Write(path));
-  const std::string config = dir_.File("kv_config.json");
-  std::ofstream(config)
-      << R"({"default": {"bits": 8}, "layers": {"1": {"bits": 16}}})";
-  const auto scheme = KvScheme::Parse(config);
-  ASSERT_TRUE(scheme.ok()) << scheme.status();
-  const auto model = Model::Load(path, {.kv = *scheme});
+  const KvScheme scheme =
+      KvScheme::ByLayer(AffineScheme(8), {{1, LayerScheme()}});
+  const auto model = Model::Load(path, {.kv = scheme});
   ASSERT_TRUE(model.ok()) << model.status();
   const std::vector<ModelGroup>& groups = (*model)->groups();
   ASSERT_EQ(groups.size(), 3u);
