@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,13 +30,8 @@ class FakeModel final : public models::Model {
     info_.train_context = 1 << 20;
     info_.row_independent = true;
     const BlockGeometry geometry(2, block_tokens, {{1, 8}, {2, 4}});
-    groups_.push_back({.name = "full", .geometry = geometry, .layers = {0, 1}});
-    if (window != 0) {
-      groups_.push_back({.name = "window",
-                         .window = window,
-                         .geometry = geometry,
-                         .layers = {2, 3}});
-    }
+    AddGroup("full", 0, geometry, {0, 1});
+    if (window != 0) AddGroup("window", window, geometry, {2, 3});
   }
 
   const models::ModelInfo& info() const override { return info_; }
@@ -68,6 +64,15 @@ class FakeModel final : public models::Model {
   bool fail_next_step = false;
 
  private:
+  void AddGroup(const char* name, uint32_t window,
+                const BlockGeometry& geometry, std::vector<uint32_t> layers) {
+    models::ModelGroup& group = groups_.emplace_back();
+    group.name = name;
+    group.window = window;
+    group.geometry = geometry;
+    group.layers = std::move(layers);
+  }
+
   static uint64_t Mix(uint64_t h, uint64_t value) {
     h ^= value + 0x9E3779B97F4A7C15u + (h << 6) + (h >> 2);
     h *= 0xBF58476D1CE4E5B9u;
