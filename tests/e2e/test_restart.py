@@ -1,4 +1,6 @@
 """The main job: a conversation goes on after the process has gone."""
+import shutil
+
 import pytest
 
 from everwarm import BLOCK, GEMMA, SMOL, question
@@ -76,7 +78,7 @@ def test_without_a_cache_directory_a_flush_says_why_it_cannot(start):
 
 
 @pytest.mark.parametrize("model", [SMOL, GEMMA], ids=["full", "window"])
-def test_a_turn_can_be_added_or_regenerated_after_a_restart(start, model):
+def test_a_turn_can_be_added_or_regenerated_after_a_restart(start, model, tmp_path):
     server = start(model=model)
     messages = question(500, "zebra")
     answers = []
@@ -88,17 +90,24 @@ def test_a_turn_can_be_added_or_regenerated_after_a_restart(start, model):
         if follow_up:
             messages.append({"role": "user", "content": follow_up})
     messages.append({"role": "user", "content": "Say the code word again."})
-    fourth_cold = server.cold_chat(messages, 12)
     assert server.flush().status == 200
+    # What a kill at this moment leaves; the server that lives on tells what the answers are.
+    shutil.copytree(server.cache_dir, tmp_path / "copy")
+    fourth_live = server.chat(messages, 12)
+    again_live = server.chat(prompts[-1], 12)
     assert server.stop() == 0
 
-    server = start(model=model)
+    server = start(model=model, cache=tmp_path / "copy")
     fourth = server.chat(messages, 12)
-    assert fourth.text == fourth_cold.text
+    assert fourth.text == fourth_live.text
+    assert fourth.cached == fourth_live.cached
     third = answers[-1]
     history = third.prompt_tokens + third.usage["completion_tokens"]
     assert fourth.cached >= history - BLOCK
     again = server.chat(prompts[-1], 12)
-    assert again.text == third.text
+    assert again.text == again_live.text
+    if model == SMOL:
+        # Its products do not depend on how many rows are computed at once.
+        assert again.text == third.text
     # The last token is computed: its logits are the reply's beginning.
     assert again.cached == third.prompt_tokens - 1
