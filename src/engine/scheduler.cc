@@ -402,9 +402,10 @@ void Scheduler::Settle(Generation& generation) {
     tokens.assign(sequence->tokens().begin(), sequence->tokens().end());
   }
   generation.ReleaseSequence();
-  if (parts_.history != nullptr && generation.usage().completion_tokens > 0) {
-    parts_.history->Remember(generation.request().name_space,
-                             generation.AllTokens());
+  // What was computed and no more: that is what a restart finds, too.
+  if (parts_.history != nullptr && !tokens.empty() &&
+      generation.usage().completion_tokens > 0) {
+    parts_.history->Remember(generation.request().name_space, tokens);
   }
   End(generation, std::move(tokens));
   crowded_ = false;

@@ -1,6 +1,7 @@
 #include "engine/token_history.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <utility>
 
@@ -52,21 +53,47 @@ std::optional<TokenHistory::Known> TokenHistory::Find(
   MutexLock lock(mutex_);
   TakeNew();
   auto best = entries_.end();
+  size_t best_tokens = 0;
+  size_t best_bytes = 0;
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
     if (it->root != root || it->tokens.size() <= unwritten.size() ||
-        !std::equal(unwritten.begin(), unwritten.end(), it->tokens.begin()) ||
-        !text.starts_with(std::string_view(it->text).substr(hidden))) {
+        !std::equal(unwritten.begin(), unwritten.end(), it->tokens.begin())) {
       continue;
     }
-    if (best == entries_.end() || it->text.size() > best->text.size()) {
+    const size_t tokens = Matching(*it, text, hidden);
+    const size_t bytes = std::min(it->text.size() - hidden, text.size());
+    if (tokens > unwritten.size() && bytes > best_bytes) {
       best = it;
+      best_tokens = tokens;
+      best_bytes = bytes;
     }
   }
   if (best == entries_.end()) {
     return std::nullopt;
   }
   entries_.splice(entries_.begin(), entries_, best);
-  return Known{best->tokens, best->text.size() - hidden};
+  return Known{
+      {best->tokens.begin(),
+       best->tokens.begin() + static_cast<std::ptrdiff_t>(best_tokens)},
+      best_bytes};
+}
+
+size_t TokenHistory::Matching(const Entry& entry, std::string_view text,
+                              size_t hidden) const {
+  const std::string_view known = std::string_view(entry.text).substr(hidden);
+  if (text.starts_with(known)) {
+    return entry.tokens.size();
+  }
+  if (!known.starts_with(text)) {
+    return 0;
+  }
+  // The text must end between two tokens.
+  size_t bytes = entry.text.size();
+  size_t tokens = entry.tokens.size();
+  while (tokens > 0 && bytes > hidden + text.size()) {
+    bytes -= piece_of_(entry.tokens[--tokens]).size();
+  }
+  return bytes == hidden + text.size() ? tokens : 0;
 }
 
 void TokenHistory::TakeNew() {

@@ -49,8 +49,10 @@ class TokenHistory {
     // Bytes of the text that they are.
     size_t bytes = 0;
   };
-  // The longest conversation of the namespace that the text begins with.
-  // `unwritten` tokens begin every prompt without being part of its text.
+  // The longest conversation of the namespace that the text begins with; or
+  // the beginning of one, where that is the whole text, as when a reply is to
+  // be made anew. `unwritten` tokens begin every prompt without being part of
+  // its text.
   std::optional<Known> Find(std::string_view name_space, std::string_view text,
                             absl::Span<const TokenId> unwritten);
 
@@ -62,6 +64,9 @@ class TokenHistory {
     std::vector<TokenId> tokens;
     std::string text;
   };
+  // The entry's tokens that the text begins with, as Find() says; 0 if none.
+  size_t Matching(const Entry& entry, std::string_view text,
+                  size_t hidden) const;
   // Takes over what was remembered since.
   void TakeNew() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Add(Entry entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -43,8 +43,17 @@ TEST_F(TokenHistoryTest, ATextThatBeginsWithAConversationHasItsTokens) {
 TEST_F(TokenHistoryTest, AnEditedTextHasNone) {
   history_.Remember("", {1, 2, 1});
   EXPECT_EQ(Find("abb<end>b"), Tokens());
-  EXPECT_EQ(Find("ab"), Tokens());
   EXPECT_EQ(Find(""), Tokens());
+}
+
+TEST_F(TokenHistoryTest, ATextThatAConversationBeginsWithHasItsFirstTokens) {
+  history_.Remember("", {1, 2, 1, 5});
+  EXPECT_EQ(Find("ab"), Tokens({1, 2}));
+  EXPECT_EQ(bytes_, 2u);
+  // A token reaches beyond the text.
+  EXPECT_EQ(Find("aba<en"), Tokens());
+  history_.Remember("", {3, 5});
+  EXPECT_EQ(Find("a"), Tokens({1}));
 }
 
 TEST_F(TokenHistoryTest, TheLongestConversationIsGoneOnWith) {
@@ -100,10 +109,12 @@ TEST_F(TokenHistoryTest, TheLeastRecentlyUsedGoesFirst) {
   EXPECT_EQ(Find("aa"), Tokens({1, 1}));
   // More new ones than it keeps, before anybody asks.
   for (int i = 0; i < 10; ++i) {
-    history_.Remember("", Tokens(3 + i, 1));
+    Tokens tokens(3 + i, 1);
+    tokens.push_back(2);
+    history_.Remember("", tokens);
   }
-  EXPECT_EQ(Find(std::string(12, 'a')).size(), 12u);
-  EXPECT_EQ(Find("aaaaaaaa"), Tokens());
+  EXPECT_EQ(Find(std::string(12, 'a') + "b").size(), 13u);
+  EXPECT_EQ(Find("aaaaaaaab"), Tokens());
 }
 
 TEST_F(TokenHistoryTest, TextsAreBoundedInAll) {

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -18,6 +19,14 @@ GEMMA = str(ROOT / "models/gemma-3-270m-q4_k_m.gguf")
 BLOCK = 64
 
 _salts = itertools.count()
+
+
+def copy_cache(cache_dir, to):
+    """Copies the cache of a running server, as a kill at this moment would leave it; files go while it lasts."""
+    def copy(source, target):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(source, target)
+    shutil.copytree(cache_dir, to, copy_function=copy)
 
 
 class Answer:

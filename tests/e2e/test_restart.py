@@ -1,9 +1,7 @@
 """The main job: a conversation goes on after the process has gone."""
-import shutil
-
 import pytest
 
-from everwarm import BLOCK, GEMMA, SMOL, question
+from everwarm import BLOCK, GEMMA, SMOL, copy_cache, question
 
 
 def next_turn(messages, answer):
@@ -92,7 +90,7 @@ def test_a_turn_can_be_added_or_regenerated_after_a_restart(start, model, tmp_pa
     messages.append({"role": "user", "content": "Say the code word again."})
     assert server.flush().status == 200
     # What a kill at this moment leaves; the server that lives on tells what the answers are.
-    shutil.copytree(server.cache_dir, tmp_path / "copy")
+    copy_cache(server.cache_dir, tmp_path / "copy")
     fourth_live = server.chat(messages, 12)
     again_live = server.chat(prompts[-1], 12)
     assert server.stop() == 0
