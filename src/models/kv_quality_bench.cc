@@ -4,8 +4,6 @@
 //
 // Products with quantised weights turn the smallest difference into noise (see
 // docs/decisions/0001); --f32-weights compares without it.
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -22,6 +20,7 @@
 #include "models/quiet_log.h"
 #include "models/vocabulary.h"
 #include "testing/f32_gguf.h"
+#include "testing/logit_distance.h"
 #include "testing/model_harness.h"
 #include "testing/temp_dir.h"
 
@@ -92,13 +91,6 @@ NextLogits Llama(const std::string& path, ggml_type kv) {
   };
 }
 
-double LogSum(absl::Span<const float> row) {
-  const double top = *std::max_element(row.begin(), row.end());
-  double sum = 0.0;
-  for (const float value : row) sum += std::exp(value - top);
-  return top + std::log(sum);
-}
-
 struct Agreement {
   double kl = 0.0;    // summed over positions, nats
   double top1 = 0.0;  // positions
@@ -109,16 +101,8 @@ void Compare(absl::Span<const float> expected, absl::Span<const float> got,
   for (size_t at = 0; at < expected.size(); at += width) {
     const auto p = expected.subspan(at, width);
     const auto q = got.subspan(at, width);
-    const double p_sum = LogSum(p);
-    const double q_sum = LogSum(q);
-    for (size_t t = 0; t < width; ++t) {
-      const double log_p = p[t] - p_sum;
-      sums.kl += std::exp(log_p) * (log_p - (q[t] - q_sum));
-    }
-    sums.top1 += std::max_element(p.begin(), p.end()) - p.begin() ==
-                         std::max_element(q.begin(), q.end()) - q.begin()
-                     ? 1.0
-                     : 0.0;
+    sums.kl += LogitKl(p, q);
+    sums.top1 += TopToken(p) == TopToken(q) ? 1.0 : 0.0;
   }
 }
 

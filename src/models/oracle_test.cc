@@ -14,6 +14,7 @@
 #include "models/quiet_log.h"
 #include "models/vocabulary.h"
 #include "testing/f32_gguf.h"
+#include "testing/logit_distance.h"
 #include "testing/model_harness.h"
 #include "testing/source_files.h"
 #include "testing/temp_dir.h"
@@ -107,15 +108,6 @@ struct Agreement {
   double max_kl = 0.0;
 };
 
-double LogSum(absl::Span<const float> row) {
-  const double top = *std::max_element(row.begin(), row.end());
-  double sum = 0.0;
-  for (const float value : row) {
-    sum += std::exp(value - top);
-  }
-  return top + std::log(sum);
-}
-
 Agreement Compare(const std::vector<float>& expected,
                   const std::vector<float>& actual, size_t width) {
   Agreement agreement;
@@ -123,17 +115,11 @@ Agreement Compare(const std::vector<float>& expected,
   for (size_t i = 0; i < count; ++i) {
     const auto p = absl::MakeConstSpan(expected).subspan(i * width, width);
     const auto q = absl::MakeConstSpan(actual).subspan(i * width, width);
-    const double p_sum = LogSum(p);
-    const double q_sum = LogSum(q);
-    double kl = 0.0;
-    for (size_t t = 0; t < width; ++t) {
-      const double log_p = p[t] - p_sum;
-      kl += std::exp(log_p) * (log_p - (q[t] - q_sum));
-    }
+    const double kl = LogitKl(p, q);
     agreement.mean_kl += kl / static_cast<double>(count);
     agreement.max_kl = std::max(agreement.max_kl, kl);
-    const auto best = std::max_element(p.begin(), p.end()) - p.begin();
-    const bool same = best == std::max_element(q.begin(), q.end()) - q.begin();
+    const size_t best = TopToken(p);
+    const bool same = best == TopToken(q);
     agreement.top1 += same ? 1.0 / static_cast<double>(count) : 0.0;
     const bool clear = std::count_if(p.begin(), p.end(), [&](float value) {
                          return value > p[best] - kClearLead;

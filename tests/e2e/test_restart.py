@@ -109,3 +109,23 @@ def test_a_turn_can_be_added_or_regenerated_after_a_restart(start, model, tmp_pa
         assert again.text == third.text
     # The last token is computed: its logits are the reply's beginning.
     assert again.cached == third.prompt_tokens - 1
+
+
+@pytest.mark.parametrize("model, kv", [(SMOL, "q8"), (GEMMA, "turbo")], ids=["full-q8", "window-turbo"])
+def test_coded_keys_and_values_go_on_after_a_kill_and_no_other_codec_finds_them(start, model, kv, tmp_path):
+    server = start("--kv", kv, model=model)
+    messages = question(400, "zebra")
+    messages = next_turn(messages, server.chat(messages, 12))
+    assert server.flush().status == 200
+    copy_cache(server.cache_dir, tmp_path / "copy")
+    live = server.chat(messages, 16)
+    server.kill()
+
+    server = start("--kv", kv, model=model, cache=tmp_path / "copy")
+    restored = server.chat(messages, 16)
+    assert restored.text == live.text
+    assert restored.from_ssd == restored.cached == live.cached > 0
+    server.kill()
+
+    server = start(model=model, cache=tmp_path / "copy")
+    assert server.chat(messages, 1).cached == 0
