@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <vector>
@@ -18,7 +19,8 @@
 
 namespace everwarm {
 
-// The slots of one sequence, for all groups and `max_tokens` positions.
+// The slots of one sequence, for all groups and `max_tokens` positions; states
+// are those of position 0.
 //
 // Threads: one.
 class SequenceBlocks {
@@ -26,12 +28,15 @@ class SequenceBlocks {
   SequenceBlocks(const models::Model& model, TokenPos max_tokens) {
     for (const models::ModelGroup& group : model.groups()) {
       const uint32_t span = group.geometry.block_tokens();
-      const size_t slots = (max_tokens + span - 1) / span;
+      const size_t slots = group.recurrent ? 1 : (max_tokens + span - 1) / span;
       const size_t bytes = group.geometry.slot_bytes();
       const size_t mapped = AlignUp(slots * bytes, kHugePage);
       memory_.emplace_back(static_cast<std::byte*>(
           ::operator new (mapped, std::align_val_t{kHugePage})));
       madvise(memory_.back().get(), mapped, MADV_HUGEPAGE);
+      if (group.recurrent) {
+        std::memset(memory_.back().get(), 0, bytes);
+      }
       std::vector<std::byte*>& table = tables_.emplace_back();
       for (size_t i = 0; i < slots; ++i) {
         table.push_back(memory_.back().get() + i * bytes);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "models/quiet_log.h"
+#include "models/step_input.h"
 
 namespace everwarm::models {
 namespace {
@@ -25,7 +26,7 @@ std::vector<ModelGroup> MakeKind(const Hyperparameters& h, const KvScheme& kv,
                                  bool windowed) {
   std::vector<ModelGroup> groups;
   for (uint32_t layer = 0; layer < h.num_layers; ++layer) {
-    if (h.windowed[layer] != windowed) {
+    if (h.recurrent[layer] || h.windowed[layer] != windowed) {
       continue;
     }
     const LayerScheme& scheme = kv.Layer(layer, windowed);
@@ -48,7 +49,29 @@ std::vector<ModelGroup> MakeKind(const Hyperparameters& h, const KvScheme& kv,
   return groups;
 }
 
-// Full layers first.
+// The recurrent layers; one without layers if the model has none.
+ModelGroup MakeRecurrent(const Hyperparameters& h) {
+  ModelGroup group;
+  group.name = "recurrent";
+  group.recurrent = true;
+  group.scheme.name = "f32";
+  for (uint32_t layer = 0; layer < h.num_layers; ++layer) {
+    if (h.recurrent[layer]) {
+      group.layers.push_back(layer);
+    }
+  }
+  std::vector<PlaneGeometry> planes;
+  for (const uint32_t floats : {h.state.convolution, h.state.recurrence}) {
+    if (floats > 0) {
+      planes.push_back({1, floats * uint32_t{sizeof(float)}});
+    }
+  }
+  group.geometry = BlockGeometry(static_cast<uint32_t>(group.layers.size()), 1,
+                                 std::move(planes));
+  return group;
+}
+
+// Full layers first, recurrent ones last.
 std::vector<ModelGroup> MakeGroups(const Hyperparameters& h,
                                    const LoadOptions& options) {
   std::vector<ModelGroup> groups;
@@ -57,6 +80,10 @@ std::vector<ModelGroup> MakeGroups(const Hyperparameters& h,
       group.geometry = MakeGeometry(h, group, options.block_tokens);
       groups.push_back(std::move(group));
     }
+  }
+  ModelGroup recurrent = MakeRecurrent(h);
+  if (!recurrent.layers.empty()) {
+    groups.push_back(std::move(recurrent));
   }
   return groups;
 }
@@ -107,35 +134,6 @@ absl::StatusOr<std::unique_ptr<GgmlModel>> GgmlModel::Make(
   return model;
 }
 
-absl::Status GgmlModel::CheckInput(const StepInput& input) const {
-  if (input.rows.empty()) {
-    return absl::InvalidArgumentError("a step without rows");
-  }
-  for (const StepRow& row : input.rows) {
-    if (row.token < 0 || static_cast<uint32_t>(row.token) >= info_.vocab_size) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("token ", row.token, " is not in the vocabulary of ",
-                       info_.vocab_size));
-    }
-    if (row.sequence >= input.sequences.size() ||
-        input.sequences[row.sequence].groups.size() != groups_.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("sequence ", row.sequence, " has no block tables for ",
-                       groups_.size(), " groups"));
-    }
-    for (uint32_t g = 0; g < groups_.size(); ++g) {
-      const auto& blocks = input.sequences[row.sequence].groups[g];
-      const uint32_t span = row.position / groups_[g].geometry.block_tokens();
-      if (span >= blocks.size() || blocks[span] == nullptr) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("sequence ", row.sequence, " has no block of group ",
-                         g, " for position ", row.position));
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
 void GgmlModel::FillInputs(const StepInput& input,
                            const GraphInputs& inputs) const {
   const auto data = [](ggml_tensor* tensor) {
@@ -159,7 +157,7 @@ void GgmlModel::FillInputs(const StepInput& input,
 
 absl::StatusOr<absl::Span<const float>> GgmlModel::Step(
     const StepInput& input) {
-  EW_RETURN_IF_ERROR(CheckInput(input));
+  EW_RETURN_IF_ERROR(CheckStepInput(input, groups_, info_.vocab_size));
   StepShape shape{.rows = static_cast<uint32_t>(input.rows.size())};
   for (const StepRow& row : input.rows) {
     shape.wanted += row.wants_logits ? 1 : 0;

@@ -6,7 +6,6 @@
 #include <memory>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ggml-cpu.h"
 #include "models/architecture.h"
@@ -39,7 +38,6 @@ class GgmlModel final : public Model {
   GgmlModel(std::unique_ptr<Weights> weights,
             std::unique_ptr<Architecture> architecture,
             const LoadOptions& options);
-  absl::Status CheckInput(const StepInput& input) const;
   void FillInputs(const StepInput& input, const GraphInputs& inputs) const;
 
   const std::unique_ptr<Weights> weights_;

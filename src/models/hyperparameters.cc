@@ -192,6 +192,7 @@ absl::StatusOr<Hyperparameters> ReadHyperparameters(const GgufFile& file,
   ReadRope(file, reader, h);
   EW_RETURN_IF_ERROR(reader.status());
   h.windowed.assign(h.num_layers, false);
+  h.recurrent.assign(h.num_layers, false);
 
   const GgufTensor* embedding = file.Find("token_embd.weight");
   if (embedding == nullptr) {

@@ -27,6 +27,12 @@ struct RopeParameters {
   float beta_slow = 1.0f;
 };
 
+// What a recurrent layer keeps of a sequence of any length: numbers in f32.
+struct StateSize {
+  uint32_t convolution = 0;  // the last inputs of a short convolution
+  uint32_t recurrence = 0;   // 0: none
+};
+
 struct Hyperparameters {
   std::string architecture;
   uint32_t num_layers = 0;
@@ -50,6 +56,10 @@ struct Hyperparameters {
   // One per layer: true when it sees only the last `window` positions.
   std::vector<bool> windowed;
   RopeParameters window_rope;
+
+  // One per layer: true when it keeps `state` instead of keys and values.
+  std::vector<bool> recurrent;
+  StateSize state;
 };
 
 // What all architectures read the same way. `rope_type` is GGML_ROPE_TYPE_*.

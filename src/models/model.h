@@ -31,9 +31,15 @@ namespace everwarm::models {
 // Layers of the model with the same kind of state, the same retention and the
 // same codec.
 struct ModelGroup {
-  // "full", "window"; with the codec behind a dot where a kind has several.
+  // "full", "window", "recurrent"; with the codec behind a dot where a kind has
+  // several.
   std::string name;
-  uint32_t window = 0;  // 0: a full group
+  uint32_t window = 0;  // 0: a full or a recurrent group
+  // The layers keep a state of one size, whatever the position, instead of keys
+  // and values. Its geometry has block_tokens 1, and one token is the whole
+  // state, in f32: [layer][plane], the plane 0 of the last inputs of a
+  // convolution, plane 1, where there is one, of the recurrence.
+  bool recurrent = false;
   LayerScheme scheme;
   BlockGeometry geometry;
   std::vector<uint32_t> layers;  // indices in the model, in slot order
@@ -64,6 +70,10 @@ struct StepRow {
 
 // Block tables of one sequence: for each group the slot addresses by span
 // index. Slots for the rows' positions must be there already.
+//
+// A recurrent group's table is one address: the sequence's live state, at the
+// position of its first row, all zero at position 0. It belongs to this
+// sequence alone; a step goes on in it, row by row.
 struct StepSequence {
   std::vector<absl::Span<std::byte* const>> groups;
 };
@@ -94,7 +104,9 @@ class Model {
   // Computes the rows: writes their KV into the blocks and gives the logits of
   // those that want them, in row order: [wanting rows, vocab_size]. The span is
   // valid until the next call.
-  // Errors: kInternal when ggml fails; the blocks' new positions are
+  // Errors: kInvalidArgument, the input is not as above, and
+  // kResourceExhausted, no memory for it: nothing has been touched. kInternal
+  // when ggml fails; the blocks' new positions and recurrent states are
   // unspecified.
   virtual absl::StatusOr<absl::Span<const float>> Step(
       const StepInput& input) = 0;
