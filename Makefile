@@ -60,7 +60,7 @@ check:
 	@tools/check.sh
 
 bench: all
-	@tools/setup.sh peers python
+	@tools/setup.sh peers python bench
 	@.deps/python/bin/python bench/run.py
 
 clean:

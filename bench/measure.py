@@ -45,11 +45,17 @@ class Table:
     def __init__(self, name):
         self.name = name
         self.rows = []
+        self.notes = []
 
     def add(self, what, ours, peer=None, ratio=None, target=None, unit="", good=None):
         self.rows.append({"what": what, "ours": ours, "peer": peer, "ratio": ratio, "target": target, "unit": unit,
                           "good": good})
         print(self.line(self.rows[-1]), flush=True)
+
+    def note(self, text):
+        """Something that a reader of the figures must know."""
+        self.notes.append(text)
+        print(f"  note: {text}", flush=True)
 
     @staticmethod
     def figure(value, unit):
@@ -72,5 +78,5 @@ class Table:
     def save(self):
         RESULTS.mkdir(parents=True, exist_ok=True)
         path = RESULTS / f"{self.name}.json"
-        path.write_text(json.dumps({"benchmark": self.name, "machine": machine(), "rows": self.rows}, indent=1))
+        path.write_text(json.dumps({"benchmark": self.name, "machine": machine(), "rows": self.rows, "notes": self.notes}, indent=1))
         return path

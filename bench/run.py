@@ -13,12 +13,14 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools")
 
 import concurrent_load  # noqa: E402
 import measure  # noqa: E402
+import pressure  # noqa: E402
 import served  # noqa: E402
 import steps  # noqa: E402
 
 SUITES = {"depth": steps.depth, "codecs": steps.codecs, "quality": steps.quality, "restore": steps.restore,
           "restart": served.restart, "switch": served.switch, "tier": served.tier, "disk": served.disk, "memory": served.memory,
-          "streams": concurrent_load.streams, "agents": concurrent_load.agents, "fairness": concurrent_load.fairness}
+          "streams": concurrent_load.streams, "agents": concurrent_load.agents, "fairness": concurrent_load.fairness,
+          "pressure": pressure.pressure}
 
 
 def main():

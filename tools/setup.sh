@@ -4,7 +4,7 @@
 # its result is there already, so it may be run as often as one likes; once
 # everything was fetched it needs no network.
 #
-#   tools/setup.sh [packages] [llama] [models] [gemma] [peers] [python]
+#   tools/setup.sh [packages] [llama] [models] [gemma] [peers] [python] [bench]
 #   (without arguments: packages llama models)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -183,21 +183,35 @@ step_gemma() {
   say "model: $model (Gemma terms of use apply)"
 }
 
-# The tests' Python: pytest, the gguf package that makes tiny models, the client
-# libraries of the APIs. Made anew when the requirements have changed.
-step_python() {
-  local made_for="$DEPS/python/made-for"
-  cmp -s tests/requirements.txt "$made_for" && return 0
-  say "making a Python environment for the tests"
-  rm -rf "$DEPS/python.new"
-  python3 -m venv "$DEPS/python.new"
-  "$DEPS/python.new/bin/python" -m pip install --quiet --disable-pip-version-check \
-    -r tests/requirements.txt >&2
-  cp tests/requirements.txt "$DEPS/python.new/made-for"
+# A Python environment: NAME REQUIREMENTS. Made anew when these have changed.
+make_python() {
+  local name=$1 requirements=$2
+  cmp -s "$requirements" "$DEPS/$name/made-for" && return 0
+  say "making a Python environment for $requirements"
+  rm -rf "$DEPS/$name.new"
+  python3 -m venv "$DEPS/$name.new"
+  "$DEPS/$name.new/bin/python" -m pip install --quiet --disable-pip-version-check \
+    -r "$requirements" >&2
+  cp "$requirements" "$DEPS/$name.new/made-for"
   # Scripts name their interpreter by its full path.
-  sed -i "1s|$DEPS/python.new|$DEPS/python|" "$DEPS"/python.new/bin/* 2>/dev/null || true
-  rm -rf "$DEPS/python"
-  mv "$DEPS/python.new" "$DEPS/python"
+  sed -i "1s|$DEPS/$name.new|$DEPS/$name|" "$DEPS/$name.new"/bin/* 2>/dev/null || true
+  rm -rf "${DEPS:?}/$name"
+  mv "$DEPS/$name.new" "$DEPS/$name"
+}
+
+# The tests' Python: pytest, the gguf package that makes tiny models, the client
+# libraries of the APIs.
+step_python() {
+  make_python python tests/requirements.txt
+}
+
+# Other people's benchmarks, which bench/run.py runs.
+step_bench() {
+  make_python bench-python bench/requirements.txt
+  # One line of cache-pressure 0.6.3 nests quotes as Python reads them from 3.12
+  # on; the same for older ones.
+  sed -i "s|f'{summary\['main_reuse_pct'\]:.0f}%' or|'%.0f%%' % summary['main_reuse_pct'] or|" \
+    "$DEPS"/bench-python/lib/python3*/site-packages/cache_pressure/agent_sim.py
 }
 
 [ $# -gt 0 ] || set -- packages llama models

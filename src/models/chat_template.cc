@@ -14,6 +14,7 @@
 #include "chat.h"
 #include "json-schema-to-grammar.h"
 #include "llama.h"
+#include "models/call_ids.h"
 #include "models/peg_reply_syntax.h"
 #include "models/plain_tools.h"
 #include "models/quiet_log.h"
@@ -154,7 +155,10 @@ struct ChatTemplate::Impl {
   std::string bos;
   // The template describes tools and writes their calls by itself.
   bool knows_tools = false;
+  // It takes no ids of calls but those of NineLetterCallId().
+  bool nine_letter_ids = false;
 
+  common_chat_templates_inputs Inputs(const ChatPrompt& prompt) const;
   common_chat_params Apply(const common_chat_templates_inputs& inputs) const {
     return common_chat_templates_apply(templates.get(), inputs);
   }
@@ -162,6 +166,7 @@ struct ChatTemplate::Impl {
   absl::Status AddReplyForm(const ChatPrompt& prompt,
                             const common_chat_params& params,
                             RenderedPrompt& rendered) const;
+  bool TakesCallId(const std::string& id) const;
   common_chat_params ReplyParams(const ChatPrompt& prompt,
                                  ToolChoice choice) const;
   std::optional<GrammarSpec> CallsAlone(
@@ -173,6 +178,38 @@ struct ChatTemplate::Impl {
   // By everything that the cue may depend on; see CueBytes().
   mutable absl::flat_hash_map<std::string, size_t> cues ABSL_GUARDED_BY(mutex);
 };
+
+common_chat_templates_inputs ChatTemplate::Impl::Inputs(
+    const ChatPrompt& prompt) const {
+  common_chat_templates_inputs inputs = ToInputs(prompt);
+  if (nine_letter_ids) {
+    for (common_chat_msg& message : inputs.messages) {
+      if (!message.tool_call_id.empty()) {
+        message.tool_call_id = NineLetterCallId(message.tool_call_id);
+      }
+      for (common_chat_tool_call& call : message.tool_calls) {
+        call.id = NineLetterCallId(call.id);
+      }
+    }
+  }
+  return inputs;
+}
+
+// Whether a call of that id and its result can be rendered.
+bool ChatTemplate::Impl::TakesCallId(const std::string& id) const {
+  ChatPrompt probe;
+  probe.tools = {{"look", "Looks.", R"({"type":"object","properties":{}})"}};
+  probe.messages = {{"user", "question"}, {"assistant", ""}, {"tool", "seen"}};
+  probe.messages[1].tool_calls = {{id, "look", "{}"}};
+  probe.messages[2].tool_name = "look";
+  probe.messages[2].tool_call_id = id;
+  try {
+    Apply(Inputs(probe));
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
 
 // The parameters of the reply, where they are not those of the prompt.
 common_chat_params ChatTemplate::Impl::ReplyParams(const ChatPrompt& prompt,
@@ -189,7 +226,7 @@ common_chat_params ChatTemplate::Impl::ReplyParams(const ChatPrompt& prompt,
   if (!prompt.tools.empty() && prompt.tool_choice == ToolChoice::kRequired) {
     reply.json_schema.clear();
   }
-  return Apply(ToInputs(reply));
+  return Apply(Inputs(reply));
 }
 
 // The library's grammar of a required call lets the model talk before it, for
@@ -275,7 +312,7 @@ absl::StatusOr<RenderedPrompt> ChatTemplate::Impl::Render(
     EW_ASSIGN_OR_RETURN(shown.messages, DescribePlainTools(prompt));
     shown.tools.clear();
   }
-  const common_chat_params params = Apply(ToInputs(shown));
+  const common_chat_params params = Apply(Inputs(shown));
   RenderedPrompt rendered;
   rendered.add_special = bos.empty() || !absl::StartsWith(params.prompt, bos);
   rendered.text = params.prompt;
@@ -333,7 +370,7 @@ size_t ChatTemplate::Impl::CueBytes(const ChatPrompt& prompt) const {
 size_t ChatTemplate::Impl::ProbeCue(const ChatPrompt& prompt) const {
   const auto render = [this](const ChatPrompt& conversation) -> std::string {
     try {
-      return Apply(ToInputs(conversation)).prompt;
+      return Apply(Inputs(conversation)).prompt;
     } catch (const std::exception&) {
       return "";  // it does not take such a conversation
     }
@@ -398,6 +435,9 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(
       return found != abilities.end() && found->second;
     };
     impl->knows_tools = has("supports_tools") && has("supports_tool_calls");
+    impl->nine_letter_ids = impl->knows_tools &&
+                            !impl->TakesCallId("call_00000000") &&
+                            impl->TakesCallId("call00000");
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the file's chat template does not parse: ", error.what()));

@@ -181,6 +181,31 @@ TEST_F(ChatTemplateTest, ArgumentsOfAnyDepthAreReadOnTheStackThereIs) {
   EXPECT_EQ(deep->tool_calls.size(), 1u);
 }
 
+// Clients send back ids of any server; Mistral's templates want nine letters.
+TEST_F(ChatTemplateTest, IdsOfCallsAreMadeToFitATemplateThatIsParticular) {
+  const std::string source =
+      TemplateFile("mistralai-Mistral-Nemo-Instruct-2407.jinja");
+  if (source.empty()) {
+    GTEST_SKIP() << "no templates beside llama.cpp";
+  }
+  Load(source);
+  const auto history = [](const std::string& id) {
+    ChatPrompt prompt = {
+        .messages = {{"user", "Ulm?"}, {"assistant", ""}, {"tool", "21"}},
+        .tools = TwoTools()};
+    prompt.messages[1].tool_calls = {{id, "stop", "{}"}};
+    prompt.messages[2].tool_name = "stop";
+    prompt.messages[2].tool_call_id = id;
+    return prompt;
+  };
+  EXPECT_THAT(Render(history("aB3dE6gH9")).text, HasSubstr("aB3dE6gH9"));
+  const std::string text = Render(history("call_5d1f")).text;
+  EXPECT_THAT(text, testing::Not(HasSubstr("call_5d1f")));
+  EXPECT_EQ(Render(history("call_5d1f")).text, text);
+  EXPECT_NE(Render(history("call_5d20")).text, text);
+  EXPECT_EQ(Render(history("1000000")).text.size(), text.size());
+}
+
 TEST_F(ChatTemplateTest, ATemplateThatThinksButKnowsNoToolsDoesBoth) {
   const std::string source =
       TemplateFile("deepseek-ai-DeepSeek-R1-Distill-Qwen-32B.jinja");

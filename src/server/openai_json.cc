@@ -98,6 +98,8 @@ Json ModelList(std::string_view model_id, int64_t created,
                                  {"object", "model"},
                                  {"created", created},
                                  {"owned_by", "everwarm"},
+                                 // As vLLM names it; agents plan with it.
+                                 {"max_model_len", context_size},
                                  {"meta",
                                   {{"architecture", info.architecture},
                                    {"n_ctx", context_size},
