@@ -44,42 +44,6 @@ kernels::AttentionShape MakeShape(const Hyperparameters& hyperparameters,
           .v_codec = group.scheme.v};
 }
 
-StepState::StepState(const Hyperparameters& hyperparameters,
-                     const std::vector<ModelGroup>& groups) {
-  places_.resize(hyperparameters.num_layers);
-  for (uint32_t g = 0; g < groups.size(); ++g) {
-    auto group = std::make_unique<GroupStep>();
-    group->shape = MakeShape(hyperparameters, groups[g]);
-    for (uint32_t i = 0; i < groups[g].layers.size(); ++i) {
-      places_[groups[g].layers[i]] = {
-          g, kernels::KvOffsets(group->shape, groups[g].geometry, i)};
-    }
-    groups_.push_back(std::move(group));
-  }
-}
-
-void StepState::Prepare(const StepInput& input, uint32_t num_wanted,
-                        uint32_t num_threads) {
-  const bool some_wanted = num_wanted > 0 && num_wanted < input.rows.size();
-  for (uint32_t g = 0; g < groups_.size(); ++g) {
-    GroupStep& group = *groups_[g];
-    group.rows.clear();
-    group.wanted.clear();
-    for (const StepRow& row : input.rows) {
-      const kernels::AttentionRow attention_row = {
-          input.sequences[row.sequence].groups[g].data(), row.position};
-      group.rows.push_back(attention_row);
-      if (row.wants_logits) {
-        group.wanted.push_back(attention_row);
-      }
-    }
-    group.plan.Prepare(group.shape, group.rows, num_threads);
-    if (some_wanted && GroupOf(places_.size() - 1) == g) {
-      group.wanted_plan.Prepare(group.shape, group.wanted, num_threads);
-    }
-  }
-}
-
 ggml_tensor* AddAppend(ggml_context* context, AttentionNode* node,
                        ggml_tensor* k, ggml_tensor* v) {
   ggml_tensor* sources[] = {k, v};

@@ -1,8 +1,8 @@
 // Attention over block tables as nodes of a ggml graph.
 //
 // A graph is built once for a number of rows and computed many times; what
-// changes from step to step (block tables, positions) is in StepState, which
-// the nodes point to.
+// changes from step to step (block tables, positions) is in StepState
+// (models/step_state.h), whose parts the nodes point to.
 #ifndef EVERWARM_MODELS_ATTENTION_NODES_H_
 #define EVERWARM_MODELS_ATTENTION_NODES_H_
 
@@ -29,37 +29,9 @@ struct GroupStep {
   kernels::AttentionPlan wanted_plan;
 };
 
-// Threads: Prepare() while no graph is computed.
 // What kernels need to know of a group's layers.
 kernels::AttentionShape MakeShape(const Hyperparameters& hyperparameters,
                                   const ModelGroup& group);
-
-class StepState {
- public:
-  StepState(const Hyperparameters& hyperparameters,
-            const std::vector<ModelGroup>& groups);
-
-  // Plans the step for `num_threads` threads. The block tables must stay valid
-  // until it has been computed.
-  void Prepare(const StepInput& input, uint32_t num_wanted,
-               uint32_t num_threads);
-
-  GroupStep& group(uint32_t index) { return *groups_[index]; }
-  // The group of a layer and the layer's place in the group's slots.
-  uint32_t GroupOf(uint32_t layer) const { return places_[layer].group; }
-  const kernels::LayerOffsets& OffsetsOf(uint32_t layer) const {
-    return places_[layer].offsets;
-  }
-
- private:
-  struct Place {
-    uint32_t group = 0;
-    kernels::LayerOffsets offsets;
-  };
-
-  std::vector<std::unique_ptr<GroupStep>> groups_;
-  std::vector<Place> places_;  // by layer
-};
 
 // What the two nodes of one layer read; lives as long as the graph.
 struct AttentionNode {

@@ -9,9 +9,9 @@
 #include "absl/status/statusor.h"
 #include "ggml-cpu.h"
 #include "models/architecture.h"
-#include "models/attention_nodes.h"
 #include "models/model.h"
 #include "models/step_graph.h"
+#include "models/step_state.h"
 #include "models/weights.h"
 
 namespace everwarm::models {

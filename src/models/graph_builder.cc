@@ -3,8 +3,8 @@
 namespace everwarm::models {
 
 GraphBuilder::GraphBuilder(ggml_context* context, ggml_cgraph* graph,
-                           StepState* state, std::deque<AttentionNode>* nodes,
-                           uint32_t rows, uint32_t wanted)
+                           StepState* state, GraphNodes* nodes, uint32_t rows,
+                           uint32_t wanted)
     : context_(context),
       graph_(graph),
       state_(state),
@@ -22,9 +22,7 @@ GraphBuilder::GraphBuilder(ggml_context* context, ggml_cgraph* graph,
 ggml_tensor* GraphBuilder::NewInput(uint32_t size) {
   ggml_tensor* input = ggml_new_tensor_1d(context_, GGML_TYPE_I32, size);
   ggml_set_input(input);
-  // An input that no node reads must still get memory.
-  ggml_build_forward_expand(graph_, input);
-  return input;
+  return Always(input);  // for its memory
 }
 
 ggml_tensor* GraphBuilder::Embed(ggml_tensor* table) {
@@ -64,16 +62,42 @@ ggml_tensor* GraphBuilder::Wanted(ggml_tensor* x) {
 
 void GraphBuilder::Append(uint32_t layer, ggml_tensor* k, ggml_tensor* v,
                           bool only_wanted) {
-  nodes_->push_back({&state_->group(state_->GroupOf(layer)),
-                     state_->OffsetsOf(layer),
-                     only_wanted && inputs_.wanted != nullptr});
-  appended_ = AddAppend(context_, &nodes_->back(), k, v);
+  nodes_->attention.push_back({&state_->GroupOf(layer),
+                               state_->OffsetsOf(layer),
+                               only_wanted && inputs_.wanted != nullptr});
   // Nothing may read it: the last layer of a step without logits.
-  ggml_build_forward_expand(graph_, appended_);
+  appended_ = Always(AddAppend(context_, &nodes_->attention.back(), k, v));
 }
 
 ggml_tensor* GraphBuilder::Attend(ggml_tensor* q) {
-  return AddAttend(context_, &nodes_->back(), q, appended_);
+  return AddAttend(context_, &nodes_->attention.back(), q, appended_);
+}
+
+RecurrentNode* GraphBuilder::NewRecurrent(size_t state_offset) {
+  nodes_->recurrent.push_back({&state_->recurrent(), state_offset});
+  return &nodes_->recurrent.back();
+}
+
+ggml_tensor* GraphBuilder::Always(ggml_tensor* node) {
+  ggml_build_forward_expand(graph_, node);
+  return node;
+}
+
+ggml_tensor* GraphBuilder::ShortConv(uint32_t layer,
+                                     const ShortConvSources& sources) {
+  return Always(AddShortConv(
+      context_, NewRecurrent(state_->StateOf(layer).convolution), sources));
+}
+
+ggml_tensor* GraphBuilder::Scan(uint32_t layer, const ScanSources& sources) {
+  return Always(AddScan(
+      context_, NewRecurrent(state_->StateOf(layer).recurrence), sources));
+}
+
+ggml_tensor* GraphBuilder::DeltaRule(uint32_t layer,
+                                     const DeltaRuleSources& sources) {
+  return Always(AddDeltaRule(
+      context_, NewRecurrent(state_->StateOf(layer).recurrence), sources));
 }
 
 }  // namespace everwarm::models

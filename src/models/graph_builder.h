@@ -4,12 +4,15 @@
 #ifndef EVERWARM_MODELS_GRAPH_BUILDER_H_
 #define EVERWARM_MODELS_GRAPH_BUILDER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 
 #include "ggml.h"
 #include "models/attention_nodes.h"
 #include "models/hyperparameters.h"
+#include "models/recurrent_nodes.h"
+#include "models/step_state.h"
 
 namespace everwarm::models {
 
@@ -23,6 +26,13 @@ struct GraphInputs {
   ggml_tensor* wanted_positions = nullptr;
 };
 
+// What the nodes of a graph point to. Deques: their elements stay where they
+// are.
+struct GraphNodes {
+  std::deque<AttentionNode> attention;
+  std::deque<RecurrentNode> recurrent;
+};
+
 // One head's projections: what Rope() needs to know of a row.
 struct Heads {
   uint32_t count = 0;
@@ -32,11 +42,10 @@ struct Heads {
 // Threads: one.
 class GraphBuilder {
  public:
-  // `context` holds the tensors; `nodes` what attention nodes point to, and
-  // must live as long as the graph.
+  // `context` holds the tensors; `nodes` what they point to, and must live as
+  // long as the graph.
   GraphBuilder(ggml_context* context, ggml_cgraph* graph, StepState* state,
-               std::deque<AttentionNode>* nodes, uint32_t rows,
-               uint32_t wanted);
+               GraphNodes* nodes, uint32_t rows, uint32_t wanted);
 
   ggml_context* context() const { return context_; }
   const GraphInputs& inputs() const { return inputs_; }
@@ -64,13 +73,22 @@ class GraphBuilder {
   // [rows or wanted, heads * v_dim]
   ggml_tensor* Attend(ggml_tensor* q);
 
+  // A recurrent layer's parts, for all rows in any case: its state goes on,
+  // whoever reads the result. Shapes: models/recurrent_nodes.h.
+  ggml_tensor* ShortConv(uint32_t layer, const ShortConvSources& sources);
+  ggml_tensor* Scan(uint32_t layer, const ScanSources& sources);
+  ggml_tensor* DeltaRule(uint32_t layer, const DeltaRuleSources& sources);
+
  private:
   ggml_tensor* NewInput(uint32_t size);
+  RecurrentNode* NewRecurrent(size_t state_offset);
+  // `node`, which is computed even if nothing reads it.
+  ggml_tensor* Always(ggml_tensor* node);
 
   ggml_context* const context_;
   ggml_cgraph* const graph_;
   StepState* const state_;
-  std::deque<AttentionNode>* const nodes_;
+  GraphNodes* const nodes_;
   const uint32_t num_rows_;
   const uint32_t num_wanted_;
   GraphInputs inputs_;

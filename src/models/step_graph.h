@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <memory>
 
@@ -12,8 +11,8 @@
 #include "ggml-cpp.h"
 #include "ggml-cpu.h"
 #include "models/architecture.h"
-#include "models/attention_nodes.h"
 #include "models/graph_builder.h"
+#include "models/step_state.h"
 
 namespace everwarm::models {
 
@@ -46,8 +45,7 @@ class StepGraph {
   const StepShape shape_;
   ggml_context_ptr context_;
   ggml_gallocr_ptr allocator_;
-  // A deque: nodes of the graph point to its elements.
-  std::deque<AttentionNode> nodes_;
+  GraphNodes nodes_;
   ggml_cgraph* graph_ = nullptr;
   GraphInputs inputs_;
   ggml_tensor* logits_ = nullptr;
