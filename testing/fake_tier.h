@@ -221,7 +221,8 @@ inline void FakeTier::Remove(const BlockKey& key) {
     Problem("asked to remove what is not there");
     return;
   }
-  if (!CoveredByLonger(found->second.identity)) {
+  if (!pool_->geometry(key.group).is_state() &&
+      !CoveredByLonger(found->second.identity)) {
     Problem("asked to remove what nothing longer replaces");
   }
   disk_.erase(found);
@@ -246,8 +247,12 @@ inline TierStats FakeTier::stats() const {
 }
 
 inline void FakeTier::CheckIdentity(const BlockIdentity& identity) {
-  const size_t block_tokens =
-      pool_->geometry(identity.key.group).block_tokens();
+  size_t block_tokens = 1;
+  for (size_t g = 0; g < pool_->num_groups(); ++g) {
+    block_tokens = std::max<size_t>(
+        block_tokens,
+        pool_->geometry(static_cast<GroupIndex>(g)).block_tokens());
+  }
   if (identity.tokens.empty() || identity.tokens.size() > block_tokens ||
       identity.start % block_tokens != 0 ||
       (identity.start == 0) != (identity.parent == identity.root) ||

@@ -1,6 +1,7 @@
 // KV bytes that say where they belong: each is a function of the namespace, all
 // tokens up to its position, the group, and its place in the slot. Any wrong
-// reuse shows.
+// reuse shows. A state is a function of all tokens up to its position, too, and
+// what is computed from a wrong one is wrong.
 #ifndef EVERWARM_TESTING_KV_CONTENTS_H_
 #define EVERWARM_TESTING_KV_CONTENTS_H_
 
@@ -49,12 +50,32 @@ inline LayerGroup LatentGroup(uint32_t block_tokens) {
           BlockGeometry(3, block_tokens, {{1, 10}})};
 }
 
+inline LayerGroup RecurrentGroup(uint32_t bytes) {
+  return {"state", GroupKind::kRecurrent, 0,
+          BlockGeometry(2, 1, {{1, 12}, {1, bytes}})};
+}
+
 inline CacheLayout FullOnly() { return {16, {FullGroup(16)}}; }
 inline CacheLayout FullAndWindow() {
   return {16, {FullGroup(16), WindowGroup(16, 100)}};
 }
 inline CacheLayout ThreeGroups() {
   return {16, {WindowGroup(16, 20), LatentGroup(16), FullGroup(16)}};
+}
+
+inline CacheLayout FullAndState() {
+  return {16, {RecurrentGroup(20), FullGroup(16)}};
+}
+inline CacheLayout WindowAndTwoStates() {
+  return {16,
+          {FullGroup(16), RecurrentGroup(5000), WindowGroup(16, 20),
+           RecurrentGroup(8)}};
+}
+inline bool HasStates(const CacheLayout& layout) {
+  return std::any_of(layout.groups.begin(), layout.groups.end(),
+                     [](const LayerGroup& group) {
+                       return group.kind == GroupKind::kRecurrent;
+                     });
 }
 
 inline std::vector<BlockGeometry> Geometries(const CacheLayout& layout) {
@@ -116,9 +137,13 @@ class KvContents {
              const NodeId& root) {
     Tokens all(sequence.tokens().begin(), sequence.tokens().end());
     const size_t before = all.size();
+    const bool states_good = WrongStateBytes(sequence, all, root) == 0;
     all = std::move(all) + tokens;
     VisitSequence(sequence, all, before, root,
                   [](std::byte* at, std::byte value) { *at = value; });
+    VisitStates(sequence, all, root, [&](std::byte* at, std::byte value) {
+      *at = states_good ? value : ~value;
+    });
   }
 
   // Empty when every block of the sequence holds what it should and none is
@@ -132,8 +157,18 @@ class KvContents {
     if (wrong > 0) {
       return std::to_string(wrong) + " wrong bytes";
     }
+    if (const size_t bad = WrongStateBytes(sequence, all, root); bad > 0) {
+      return std::to_string(bad) + " wrong bytes in states";
+    }
     for (size_t g = 0; g < layout_.groups.size(); ++g) {
       const LayerGroup& group = layout_.groups[g];
+      if (group.kind == GroupKind::kRecurrent) {
+        if (sequence.blocks(g).size() != 1 ||
+            (sequence.blocks(g)[0] == nullptr && !all.empty())) {
+          return "group " + std::to_string(g) + " has no state";
+        }
+        continue;
+      }
       const size_t reach = group.kind == GroupKind::kWindow
                                ? std::min<size_t>(group.window - 1, all.size())
                                : all.size();
@@ -159,7 +194,8 @@ class KvContents {
     uint64_t prefix = parent->second;
     for (uint32_t i = 0; i < identity.tokens.size(); ++i) {
       prefix = ExtendPrefix(prefix, identity.tokens[i]);
-      VisitToken(geometry, identity.key.group, prefix, i, slot.data(),
+      VisitToken(geometry, identity.key.group, prefix,
+                 geometry.is_state() ? 0 : i, slot.data(),
                  [](std::byte* at, std::byte value) { *at = value; });
     }
     std::vector<std::byte> expected(packed.size());
@@ -169,6 +205,35 @@ class KvContents {
   }
 
  private:
+  // Every byte of every state that is there, and what it is behind all of
+  // `all`.
+  template <typename Visit>
+  void VisitStates(const Sequence& sequence, const Tokens& all,
+                   const NodeId& root, Visit visit) const {
+    uint64_t prefix = RootPrefix(root);
+    for (const TokenId token : all) {
+      prefix = ExtendPrefix(prefix, token);
+    }
+    for (size_t g = 0; g < layout_.groups.size(); ++g) {
+      if (layout_.groups[g].kind == GroupKind::kRecurrent &&
+          sequence.blocks(g)[0] != nullptr) {
+        VisitToken(layout_.groups[g].geometry, static_cast<uint32_t>(g), prefix,
+                   0, sequence.blocks(g)[0],
+                   [&](std::byte* at, std::byte value) {
+                     visit(at, all.empty() ? std::byte{0} : value);
+                   });
+      }
+    }
+  }
+  size_t WrongStateBytes(const Sequence& sequence, const Tokens& all,
+                         const NodeId& root) const {
+    size_t wrong = 0;
+    VisitStates(sequence, all, root, [&](std::byte* at, std::byte value) {
+      wrong += *at != value ? 1 : 0;
+    });
+    return wrong;
+  }
+
   // Every byte of every block that is there, of positions from `from` on.
   template <typename Visit>
   void VisitSequence(const Sequence& sequence, const Tokens& all, size_t from,
@@ -186,6 +251,9 @@ class KvContents {
                                                  layout_.block_tokens));
       }
       for (size_t g = 0; g < layout_.groups.size() && p >= from; ++g) {
+        if (layout_.groups[g].kind == GroupKind::kRecurrent) {
+          continue;
+        }
         const size_t span = p / layout_.block_tokens;
         std::byte* const slot = span < sequence.blocks(g).size()
                                     ? sequence.blocks(g)[span]

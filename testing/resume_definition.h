@@ -22,6 +22,9 @@ inline TokenPos ResumeByDefinition(
   const size_t block_tokens = layout.block_tokens;
   std::vector<std::vector<bool>> have(layout.groups.size(),
                                       std::vector<bool>(prompt.size(), false));
+  // Of kRecurrent groups: whether there is a state behind so many tokens.
+  std::vector<std::vector<bool>> states(
+      layout.groups.size(), std::vector<bool>(prompt.size() + 1, false));
   NodeId parent = root;
   TokenPos known = 0;
   for (size_t start = 0; start < prompt.size(); start += block_tokens) {
@@ -31,6 +34,13 @@ inline TokenPos ResumeByDefinition(
         continue;
       }
       const std::vector<TokenId>& tokens = block->tokens;
+      if (layout.groups[block->key.group].kind == GroupKind::kRecurrent) {
+        if (start + tokens.size() <= prompt.size() &&
+            std::equal(tokens.begin(), tokens.end(), prompt.begin() + start)) {
+          states[block->key.group][start + tokens.size()] = true;
+        }
+        continue;
+      }
       for (size_t i = 0; i < tokens.size() && start + i < prompt.size() &&
                          tokens[i] == prompt[start + i];
            ++i) {
@@ -50,6 +60,10 @@ inline TokenPos ResumeByDefinition(
     bool all = true;
     for (size_t g = 0; g < layout.groups.size(); ++g) {
       const LayerGroup& group = layout.groups[g];
+      if (group.kind == GroupKind::kRecurrent) {
+        all = all && states[g][p];
+        continue;
+      }
       const TokenPos reach = group.kind == GroupKind::kWindow
                                  ? std::min<TokenPos>(p, group.window - 1)
                                  : p;

@@ -23,46 +23,41 @@ size_t BlockGeometry::PlaneOffset(uint32_t layer, uint32_t plane) const {
   return offset;
 }
 
-namespace {
-
 // Calls copy(offset in the slot, offset in the packed form, bytes) for each
 // row.
 template <typename Copy>
-void ForEachRow(const BlockGeometry& geometry, uint32_t tokens, Copy copy) {
+void BlockGeometry::ForEachRow(uint32_t tokens, Copy copy) const {
   size_t slot = 0;
   size_t packed = 0;
-  for (uint32_t layer = 0; layer < geometry.num_layers(); ++layer) {
-    for (uint32_t plane = 0; plane < geometry.planes().size(); ++plane) {
-      const PlaneGeometry& shape = geometry.planes()[plane];
-      const size_t bytes = size_t{shape.token_bytes} * tokens;
-      for (uint32_t head = 0; head < shape.heads; ++head) {
+  for (uint32_t layer = 0; layer < num_layers_; ++layer) {
+    for (uint32_t plane = 0; plane < planes_.size(); ++plane) {
+      const size_t bytes = size_t{planes_[plane].token_bytes} * Columns(tokens);
+      for (uint32_t head = 0; head < planes_[plane].heads; ++head) {
         copy(slot, packed, bytes);
-        slot += geometry.HeadStride(plane);
+        slot += HeadStride(plane);
         packed += bytes;
       }
     }
   }
 }
 
-}  // namespace
-
 void BlockGeometry::Pack(const std::byte* slot, uint32_t tokens,
                          std::byte* packed) const {
-  ForEachRow(*this, tokens, [&](size_t in_slot, size_t in_packed, size_t n) {
+  ForEachRow(tokens, [&](size_t in_slot, size_t in_packed, size_t n) {
     std::memcpy(packed + in_packed, slot + in_slot, n);
   });
 }
 
 void BlockGeometry::Unpack(const std::byte* packed, uint32_t tokens,
                            std::byte* slot) const {
-  ForEachRow(*this, tokens, [&](size_t in_slot, size_t in_packed, size_t n) {
+  ForEachRow(tokens, [&](size_t in_slot, size_t in_packed, size_t n) {
     std::memcpy(slot + in_slot, packed + in_packed, n);
   });
 }
 
 void BlockGeometry::CopyTokens(const std::byte* from, uint32_t tokens,
                                std::byte* to) const {
-  ForEachRow(*this, tokens, [&](size_t in_slot, size_t, size_t n) {
+  ForEachRow(tokens, [&](size_t in_slot, size_t, size_t n) {
     std::memcpy(to + in_slot, from + in_slot, n);
   });
 }

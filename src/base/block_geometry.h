@@ -4,6 +4,9 @@
 // A slot holds, outermost first, [layer][plane][head][token][token_bytes]. A
 // plane is one kind of bytes of a codec (K, V, scales, ...). A row is the
 // [token][token_bytes] part of one layer, plane and head.
+//
+// A geometry of one token is a state's: the memory of a recurrent layer at one
+// position. A slot of it is whole, however many tokens led there.
 #ifndef EVERWARM_BASE_BLOCK_GEOMETRY_H_
 #define EVERWARM_BASE_BLOCK_GEOMETRY_H_
 
@@ -38,10 +41,15 @@ class BlockGeometry {
   uint32_t block_tokens() const { return block_tokens_; }
   const std::vector<PlaneGeometry>& planes() const { return planes_; }
 
-  // Bytes of one token over all layers, planes and heads.
+  bool is_state() const { return block_tokens_ == 1; }
+
+  // Bytes of one token over all layers, planes and heads; of a whole state.
   size_t token_bytes() const { return token_bytes_; }
-  // Bytes of the first `tokens` tokens, without padding.
-  size_t PayloadBytes(uint32_t tokens) const { return token_bytes_ * tokens; }
+  // Bytes of the first `tokens` tokens, without padding; of a state, which is
+  // whole, whatever their number.
+  size_t PayloadBytes(uint32_t tokens) const {
+    return token_bytes_ * Columns(tokens);
+  }
   // Bytes of a slot in the pool: a full block, rounded up to kSlotAlignment.
   size_t slot_bytes() const {
     return AlignUp(PayloadBytes(block_tokens_), kSlotAlignment);
@@ -54,8 +62,9 @@ class BlockGeometry {
   }
 
   // Copies the first `tokens` tokens of every row, in slot order, to `packed`
-  // [PayloadBytes(tokens)]. For a full block this is the slot itself. Bytes of
-  // later tokens are neither read nor copied, so somebody may be writing them.
+  // [PayloadBytes(tokens)]. For a full block and for a state this is the slot
+  // itself. Bytes of later tokens are neither read nor copied, so somebody may
+  // be writing them.
   void Pack(const std::byte* slot, uint32_t tokens, std::byte* packed) const;
   // The inverse; bytes of later tokens are left alone.
   void Unpack(const std::byte* packed, uint32_t tokens, std::byte* slot) const;
@@ -65,6 +74,11 @@ class BlockGeometry {
   friend bool operator==(const BlockGeometry&, const BlockGeometry&) = default;
 
  private:
+  // Of each row, for the first `tokens` tokens.
+  uint32_t Columns(uint32_t tokens) const { return is_state() ? 1 : tokens; }
+  template <typename Copy>
+  void ForEachRow(uint32_t tokens, Copy copy) const;
+
   uint32_t num_layers_ = 0;
   uint32_t block_tokens_ = 0;
   std::vector<PlaneGeometry> planes_;

@@ -58,5 +58,23 @@ TEST(BlockGeometryTest, UnpackRestoresTheTokensAndLeavesTheRestAlone) {
   }
 }
 
+TEST(BlockGeometryTest, AStateIsWholeHoweverManyTokensLedThere) {
+  const BlockGeometry geometry(2, 1, {{1, 24}, {3, 40}});
+  EXPECT_TRUE(geometry.is_state());
+  EXPECT_FALSE(Unequal().is_state());
+  const size_t bytes = 2 * (24 + 3 * 40);
+  const std::vector<std::byte> slot = Pattern(bytes);
+  for (const uint32_t tokens : {1u, 7u, 64u}) {
+    EXPECT_EQ(geometry.PayloadBytes(tokens), bytes);
+    std::vector<std::byte> packed(bytes);
+    geometry.Pack(slot.data(), tokens, packed.data());
+    EXPECT_EQ(packed, slot);
+    std::vector<std::byte> copied(bytes);
+    geometry.CopyTokens(slot.data(), tokens, copied.data());
+    EXPECT_EQ(copied, slot);
+  }
+  EXPECT_EQ(geometry.PlaneOffset(1, 0), 24 + 3 * 40);
+}
+
 }  // namespace
 }  // namespace everwarm

@@ -39,9 +39,8 @@ void Adoption::Adopt(std::vector<TierEntry> entries) {
 bool Adoption::MakesSense(const BlockIdentity& identity) const {
   const uint32_t block_tokens = parts_.layout.block_tokens;
   const size_t group = identity.key.group;
-  return group < parts_.layout.groups.size() &&
-         parts_.layout.groups[group].kind != GroupKind::kRecurrent &&
-         !identity.tokens.empty() && identity.tokens.size() <= block_tokens &&
+  return group < parts_.layout.groups.size() && !identity.tokens.empty() &&
+         identity.tokens.size() <= block_tokens &&
          std::all_of(identity.tokens.begin(), identity.tokens.end(),
                      [](TokenId token) { return token >= 0; }) &&
          identity.start % block_tokens == 0 &&
@@ -77,7 +76,12 @@ void Adoption::Attach(const BlockIdentity& identity, Node* parent) {
     const uint32_t tokens = static_cast<uint32_t>(entry.tokens.size());
     Node* const node = tree_.FindOrAdd(under, entry.tokens);
     if (copies_.Find(entry.key) == nullptr) {
-      copies_.Add(node->groups[entry.key.group], tokens);
+      const GroupIndex group = entry.key.group;
+      const bool state =
+          parts_.layout.groups[group].kind == GroupKind::kRecurrent;
+      copies_.Add(state ? tree_.FindOrAddState(node, group, tokens)
+                        : node->groups[group],
+                  tokens);
     }
     const auto waiting = waiting_.find(entry.key.node);
     if (tokens != tree_.block_tokens() || waiting == waiting_.end()) {

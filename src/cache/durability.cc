@@ -43,13 +43,20 @@ PrefixDurability DurabilityOf(const TokenTree& tree, const CacheLayout& layout,
                               absl::Span<const TokenId> tokens,
                               Clock::Monotonic now) {
   PrefixDurability result;
-  const NoStates states;
+  SpanStates states;
   ResumeScan scan(layout, states);
   const Node* node = tree.FindRoot(root);
   std::vector<uint32_t> covered(layout.groups.size());
   while (node != nullptr && !tokens.empty()) {
     const absl::Span<const TokenId> span =
         tokens.first(std::min<size_t>(tokens.size(), tree.block_tokens()));
+    states.Clear();
+    for (const Residency* state : tree.StatesAlong(node, span)) {
+      if (state->tier_tokens > 0) {
+        states.Add(state->group, state->node->start + state->state_tokens);
+      }
+      result.pending = result.pending || Pending(*state, now);
+    }
     node = FindBeginning(tree, node, span);
     if (node == nullptr) {
       break;

@@ -67,6 +67,15 @@ void FlushTracker::OnLost(Residency& residency) {
   }
 }
 
+void FlushTracker::OnRetired(Residency& residency) {
+  if (residency.missing_tokens > 0) {
+    ClearMissing(residency);
+  }
+  for (auto& [id, ticket] : tickets_) {
+    ticket.awaited.erase(&residency);
+  }
+}
+
 void FlushTracker::OnPresent(Residency& residency, uint32_t tokens) {
   if (residency.missing_tokens > 0 && residency.missing_tokens <= tokens) {
     ClearMissing(residency);

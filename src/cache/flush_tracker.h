@@ -36,6 +36,8 @@ class FlushTracker {
 
   // Its RAM copy goes although it was not durable.
   void OnLost(Residency& residency);
+  // It is given up on purpose: nobody waits for it or misses it.
+  void OnRetired(Residency& residency);
   // A RAM or a durable copy of that many tokens is there.
   void OnPresent(Residency& residency, uint32_t tokens);
 

@@ -33,6 +33,12 @@ constexpr size_t kMaxSessions = 1024;
 
 absl::Status ValidateGroup(const LayerGroup& group, uint32_t block_tokens) {
   if (group.kind == GroupKind::kRecurrent) {
+    if (!group.geometry.is_state() || group.geometry.token_bytes() == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "group ", group.name, ": its states are of ",
+          group.geometry.block_tokens(), " times ",
+          group.geometry.token_bytes(), " bytes, not of one whole memory"));
+    }
     return absl::OkStatus();
   }
   if (group.geometry.block_tokens() != block_tokens ||
@@ -73,8 +79,11 @@ absl::Status KvCache::Config::Validate() const {
     return absl::InvalidArgumentError(absl::StrCat(
         "block_tokens is ", tokens, ", not a power of two from 16 to 256"));
   }
-  if (layout.groups.empty()) {
-    return absl::InvalidArgumentError("a layout without layer groups");
+  if (std::all_of(layout.groups.begin(), layout.groups.end(),
+                  [](const LayerGroup& group) {
+                    return group.kind == GroupKind::kRecurrent;
+                  })) {
+    return absl::InvalidArgumentError("a layout without groups of blocks");
   }
   for (const LayerGroup& group : layout.groups) {
     EW_RETURN_IF_ERROR(ValidateGroup(group, tokens));
@@ -108,7 +117,8 @@ struct KvCache::Impl final : SequenceOwner {
                   tree, stores, flushes),
         loads(parts, tree),
         taking(parts, tree, copies, loads, retention),
-        sessions(tree, kMaxSessions) {}
+        sessions(tree, kMaxSessions),
+        publication(tree, copies, retention, stores, sessions) {}
 
   ~Impl() override {
     for (SequenceState* sequence : open) {
@@ -190,9 +200,10 @@ struct KvCache::Impl final : SequenceOwner {
   Loads loads;
   Taking taking;
   Sessions sessions;
+  Publication publication;
   absl::flat_hash_set<SequenceState*> open;
   uint64_t tail_copies = 0;
-  uint64_t publications = 0;
+  uint64_t state_copies = 0;
   TokenPos longest = 0;
   uint64_t longest_version = 0;
   Clock::Monotonic longest_at{};
@@ -234,10 +245,14 @@ absl::Status KvCache::Reserve(Sequence& handle, TokenPos count) {
   SequenceState& sequence = handle.state_->sequence;
   const std::vector<SequenceState::Need> needs = sequence.Needs(count);
   size_t bytes = 0;
-  uint64_t copied = 0;
+  uint64_t copied_tails = 0;
+  uint64_t copied_states = 0;
   for (const SequenceState::Need& need : needs) {
-    bytes += impl_->parts.pool->geometry(need.group).slot_bytes();
-    copied += need.copy_tokens > 0 ? 1 : 0;
+    const BlockGeometry& geometry = impl_->parts.pool->geometry(need.group);
+    bytes += geometry.slot_bytes();
+    if (need.copy_tokens > 0) {
+      ++(geometry.is_state() ? copied_states : copied_tails);
+    }
   }
   impl_->retention.MakeRoom(bytes);
   std::vector<BlockRef> slots;
@@ -247,7 +262,8 @@ absl::Status KvCache::Reserve(Sequence& handle, TokenPos count) {
     slots.push_back(std::move(slot));
   }
   sequence.Apply(needs, std::move(slots), count, *impl_->parts.pool);
-  impl_->tail_copies += copied;
+  impl_->tail_copies += copied_tails;
+  impl_->state_copies += copied_states;
   return absl::OkStatus();
 }
 
@@ -270,6 +286,11 @@ uint64_t KvCache::SequenceBytes(TokenPos length, TokenPos step_tokens) const {
   const uint32_t block_tokens = impl_->parts.layout.block_tokens;
   uint64_t bytes = 0;
   for (const LayerGroup& group : impl_->parts.layout.groups) {
+    if (group.kind == GroupKind::kRecurrent) {
+      // Its own, and the published one that it is copied from.
+      bytes += 2 * group.geometry.slot_bytes();
+      continue;
+    }
     uint64_t spans = (uint64_t{length} + block_tokens - 1) / block_tokens;
     if (group.kind == GroupKind::kWindow) {
       // What ReleaseUnseen() keeps, the step's own and two ends of blocks.
@@ -284,7 +305,7 @@ uint64_t KvCache::SequenceBytes(TokenPos length, TokenPos step_tokens) const {
 uint64_t KvCache::SharedBytes(TokenPos common) const {
   uint64_t bytes = 0;
   for (const LayerGroup& group : impl_->parts.layout.groups) {
-    if (group.kind != GroupKind::kWindow) {
+    if (group.kind == GroupKind::kFull || group.kind == GroupKind::kLatent) {
       bytes += uint64_t{common} / impl_->parts.layout.block_tokens *
                group.geometry.slot_bytes();
     }
@@ -305,10 +326,8 @@ void KvCache::Append(Sequence& handle, absl::Span<const TokenId> tokens) {
   handle.state_->sequence.Append(tokens);
 }
 
-void KvCache::Publish(Sequence& handle) {
-  PublishSequence(handle.state_->sequence, impl_->tree, impl_->retention,
-                  impl_->stores, impl_->sessions);
-  ++impl_->publications;
+void KvCache::Publish(Sequence& handle, StateUse states) {
+  impl_->publication.Publish(handle.state_->sequence, states);
   impl_->stores.Pump();
 }
 
@@ -342,7 +361,9 @@ FlushReport KvCache::FlushNow(uint64_t ticket) { return impl_->Report(ticket); }
 
 void KvCache::ForgetFlush(uint64_t ticket) { impl_->flushes.Forget(ticket); }
 
-uint64_t KvCache::publications() const { return impl_->publications; }
+uint64_t KvCache::publications() const {
+  return impl_->publication.counters().publications;
+}
 
 void KvCache::WriteNewestFirst() {
   impl_->stores.QueueFailed();
@@ -371,6 +392,7 @@ CacheStats KvCache::stats() const {
   stats.sessions = impl.sessions.size();
   stats.nodes = impl.tree.num_nodes();
   stats.cached_blocks_in_ram = impl.retention.size();
+  stats.cached_states_in_ram = impl.retention.states();
   stats.dirty_blocks = impl.stores.size();
   const Taking::Counters& taken = impl.taking.counters();
   stats.takes = taken.takes;
@@ -381,6 +403,9 @@ CacheStats KvCache::stats() const {
   stats.demoted_blocks = impl.retention.counters().demoted;
   stats.lost_blocks = impl.retention.counters().lost;
   stats.tail_copies = impl.tail_copies;
+  stats.state_copies = impl.state_copies;
+  stats.published_states = impl.publication.counters().states;
+  stats.thinned_states = impl.publication.counters().thinned_states;
   stats.longest_durable_prefix = impl.longest;
   stats.durable_tokens = impl.copies.tokens();
   return stats;

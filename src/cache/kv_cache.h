@@ -47,6 +47,18 @@ struct Reuse {
   TokenPos matched = 0;
 };
 
+// What becomes of a sequence's states when it is published. Blocks serve at
+// every position that they hold, a state only at its own.
+enum class StateUse : uint8_t {
+  // They stay the sequence's alone.
+  kNone,
+  // One of many on the way through something long: it goes when the
+  // conversation is far beyond it.
+  kPassing,
+  // Somebody may well go on from here; kept while there is room.
+  kKept,
+};
+
 // A running generation: its tokens and one block table per group.
 //
 // Destroying it gives its shares back; what was published stays in the tree.
@@ -66,7 +78,10 @@ class Sequence {
   const Reuse& reuse() const;
 
   // Slot addresses by span index, valid until the next call of Reserve() or of
-  // the destructor. A window group's entries are null where released.
+  // the destructor. A window group's entries are null where released. A
+  // kRecurrent group has one entry: after Reserve(), the state at length(), all
+  // zero at position 0, which the sequence's next step reads and replaces by
+  // the one at its own end.
   absl::Span<std::byte* const> blocks(GroupIndex group) const;
 
  private:
@@ -112,7 +127,8 @@ struct CacheStats {
   uint64_t ram_hard_cap_bytes = 0;
   uint64_t nodes = 0;
   uint64_t sessions = 0;
-  uint64_t cached_blocks_in_ram = 0;
+  uint64_t cached_blocks_in_ram = 0;  // and states
+  uint64_t cached_states_in_ram = 0;
   uint64_t dirty_blocks = 0;  // published, not durable yet
   // Since the start.
   uint64_t takes = 0;
@@ -123,6 +139,9 @@ struct CacheStats {
   uint64_t demoted_blocks = 0;  // left RAM, durable
   uint64_t lost_blocks = 0;     // left RAM, not durable
   uint64_t tail_copies = 0;
+  uint64_t state_copies = 0;
+  uint64_t published_states = 0;
+  uint64_t thinned_states = 0;  // later ones stand for them
   TokenPos longest_durable_prefix = 0;
   // Of all conversations; what they share counts once.
   uint64_t durable_tokens = 0;
@@ -186,18 +205,23 @@ class KvCache {
 
   // Makes room for `count` more tokens: allocates blocks, copies a tail that
   // somebody else extended or may still read beyond, releases window blocks
-  // that no later position can see. On an error the sequence is as it was.
+  // that no later position can see, makes states the sequence's own. On an
+  // error the sequence is as it was.
   // Errors: kResourceExhausted, no memory.
-  // Requires: sequence.ready().
+  // Requires: sequence.ready(); no step has failed in room reserved before,
+  //           where there are kRecurrent groups.
   absl::Status Reserve(Sequence& sequence, TokenPos count);
 
   // Their KV has been written at positions length() on: the sequence is longer.
-  // Requires: Reserve(sequence, at least tokens.size()) since the last Append.
+  // Requires: Reserve(sequence, at least tokens.size()) since the last Append;
+  //           with kRecurrent groups, all tokens that were computed.
   void Append(Sequence& sequence, absl::Span<const TokenId> tokens);
 
   // Makes everything up to length() findable and queues its writes. Cheap where
-  // it has been published already. The tail is lent: both go on.
-  void Publish(Sequence& sequence);
+  // it has been published already. The tail is lent, and so are states: both go
+  // on. States are left out after a Reserve() without an Append(), since a step
+  // may have failed in them.
+  void Publish(Sequence& sequence, StateUse states = StateUse::kKept);
 
   // Takes the tier's events, retries failed writes, keeps the budgets.
   void Poll();

@@ -156,8 +156,11 @@ class Driver {
     const uint32_t reserved = 1 + Below(next.size());
     const uint32_t used = Below(4) == 0 ? Below(reserved + 1) : reserved;
     ASSERT_TRUE(harness_.cache().Reserve(sequence, reserved).ok());
-    // Written like a step whose last tokens are thrown away.
-    harness_.Write(sequence, First(next, reserved), live->name_space);
+    // Written like a step whose last tokens are thrown away, which a state
+    // cannot undo.
+    const bool states = HasStates(harness_.layout());
+    harness_.Write(sequence, First(next, states ? used : reserved),
+                   live->name_space);
     harness_.cache().Append(sequence, First(next, used));
     EXPECT_EQ(harness_.Check(sequence, live->name_space), "");
   }
@@ -167,7 +170,10 @@ class Driver {
     if (live == nullptr) {
       return;
     }
-    harness_.cache().Publish(*live->sequence);
+    const uint32_t use = Below(4);
+    harness_.cache().Publish(*live->sequence, use == 0   ? StateUse::kNone
+                                              : use == 1 ? StateUse::kPassing
+                                                         : StateUse::kKept);
     EXPECT_EQ(harness_.Check(*live->sequence, live->name_space), "");
     const absl::Span<const TokenId> tokens = live->sequence->tokens();
     published_.push_back({{tokens.begin(), tokens.end()}, live->name_space});
@@ -177,10 +183,22 @@ class Driver {
   }
 
   void End() {
-    if (!live_.empty()) {
-      std::swap(live_[Below(live_.size())], live_.back());
-      live_.pop_back();
+    if (live_.empty()) {
+      return;
     }
+    std::swap(live_[Below(live_.size())], live_.back());
+    Live& live = live_.back();
+    if (live.sequence->ready() && Below(3) == 0) {
+      // A step fails in the middle: what was there before it is published.
+      const Tokens tokens = RandomTokens(1 + Below(20));
+      ASSERT_TRUE(
+          harness_.cache()
+              .Reserve(*live.sequence, static_cast<TokenPos>(tokens.size()))
+              .ok());
+      harness_.Write(*live.sequence, tokens, live.name_space);
+      harness_.cache().Publish(*live.sequence);
+    }
+    live_.pop_back();
   }
 
   void DropSome() {
@@ -332,6 +350,22 @@ TEST_P(KvCacheModelTest, ThreeGroupsWithoutAnyRoomThatIsNotNeeded) {
 
 TEST_P(KvCacheModelTest, ThreeGroupsWithRoomForEverything) {
   Driver(ThreeGroups(), {}, GetParam()).Run(2500);
+}
+
+TEST_P(KvCacheModelTest, StatesWithRoomForEverything) {
+  Driver(FullAndState(), {}, GetParam()).Run(2500);
+}
+
+TEST_P(KvCacheModelTest, StatesWithLittleRoom) {
+  Driver(FullAndState(), {20 * kSlot, 60 * kSlot}, GetParam()).Run(2500);
+}
+
+TEST_P(KvCacheModelTest, StatesOfTwoGroupsBesideWindowsWithLittleRoom) {
+  Driver(WindowAndTwoStates(), {40 * kSlot, 90 * kSlot}, GetParam()).Run(2500);
+}
+
+TEST_P(KvCacheModelTest, StatesWithoutAnyRoomThatIsNotNeeded) {
+  Driver(WindowAndTwoStates(), {0, 30 * kSlot}, GetParam()).Run(2500);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, KvCacheModelTest, testing::Range(1u, 13u));

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 
 namespace everwarm::cache {
 namespace {
@@ -29,22 +28,35 @@ std::vector<TokenId> TokensTo(const TierEntry& end, const ById& nodes) {
   return tokens;
 }
 
+// Whether another node begins with its tokens and more: what is left of a tail
+// that grew, or a state in the middle of a span.
+bool IsBeginningOf(const BlockIdentity& end,
+                   absl::Span<const TierEntry* const> siblings) {
+  return std::any_of(
+      siblings.begin(), siblings.end(), [&](const TierEntry* sibling) {
+        const std::vector<TokenId>& tokens = sibling->identity.tokens;
+        return tokens.size() > end.tokens.size() &&
+               std::equal(end.tokens.begin(), end.tokens.end(), tokens.begin());
+      });
+}
+
 }  // namespace
 
 std::vector<Conversation> LatestConversations(
     absl::Span<const TierEntry> entries, size_t max) {
   ById nodes;
-  absl::flat_hash_set<NodeId> parents;
+  absl::flat_hash_map<NodeId, std::vector<const TierEntry*>> children;
   for (const TierEntry& entry : entries) {
     const TierEntry*& known = nodes[entry.identity.key.node];
     if (known == nullptr || known->last_used < entry.last_used) {
       known = &entry;
     }
-    parents.insert(entry.identity.parent);
+    children[entry.identity.parent].push_back(&entry);
   }
   std::vector<const TierEntry*> ends;
   for (const auto& [id, entry] : nodes) {
-    if (!parents.contains(id)) {
+    if (!children.contains(id) &&
+        !IsBeginningOf(entry->identity, children.at(entry->identity.parent))) {
       ends.push_back(entry);
     }
   }

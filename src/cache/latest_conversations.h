@@ -19,7 +19,7 @@ struct Conversation {
   std::vector<TokenId> tokens;
 };
 
-// The `max` most recently used paths from a root to a node that nothing goes on
+// The `max` most recently used paths from a root to tokens that nothing goes on
 // from, the most recent one last. Those with a gap are left out.
 std::vector<Conversation> LatestConversations(
     absl::Span<const TierEntry> entries, size_t max);

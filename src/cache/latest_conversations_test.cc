@@ -60,6 +60,19 @@ TEST(LatestConversationsTest, AForkIsTwoConversations) {
   EXPECT_EQ(latest[1].tokens, shared + Range(70, 5));
 }
 
+TEST(LatestConversationsTest, WhatOnlyBeginsATailIsNoConversation) {
+  // A state inside of the tail, and one before it.
+  auto entries = Path(Range(1, 30), 5);
+  for (const TierEntry& entry :
+       All({Path(Range(1, 20), 9), Path(Range(1, 7), 9)})) {
+    entries.push_back(entry);
+    entries.back().identity.key.group = 1;
+  }
+  const auto latest = LatestConversations(entries, 10);
+  ASSERT_EQ(latest.size(), 1u);
+  EXPECT_EQ(latest[0].tokens, Range(1, 30));
+}
+
 TEST(LatestConversationsTest, APathWithAGapIsLeftOut) {
   auto entries = Path(Range(1, 40), 5);
   entries.erase(entries.begin() + 1);

@@ -27,10 +27,12 @@ struct LayerGroup {
   GroupKind kind = GroupKind::kFull;
   // kWindow only: tokens a position sees, itself included.
   uint32_t window = 0;
-  // Blocks of all kinds but kRecurrent.
+  // kRecurrent: of a state (BlockGeometry::is_state()).
   BlockGeometry geometry;
 };
 
+// At least one group is not kRecurrent: the tokens of a span are found in the
+// files of its blocks.
 struct CacheLayout {
   // Positions per span: a power of two from 16 to 256.
   uint32_t block_tokens = 64;

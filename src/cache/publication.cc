@@ -24,46 +24,115 @@ void Share(SequenceState& sequence, size_t span, Residency& residency,
   }
 }
 
+// Whether the sequence has a block where this one's node is.
+bool HasBlock(const SequenceState& sequence, size_t span,
+              const Residency& residency) {
+  const BlockTable& table = sequence.tables[residency.group];
+  return sequence.layout.groups[residency.group].kind !=
+             GroupKind::kRecurrent &&
+         span < table.size() && table[span];
+}
+
+// Its last one bit: the largest power of two that it is a multiple of.
+TokenPos LowestBit(TokenPos position) { return position & (~position + 1); }
+
+// Nobody counts on it, reads it or writes it.
+bool MayRetire(const Residency& state) {
+  return state.plans == 0 && state.loads == 0 &&
+         state.store != StoreState::kRunning;
+}
+
 }  // namespace
 
-void PublishSequence(SequenceState& sequence, TokenTree& tree,
-                     Retention& retention, Stores& stores, Sessions& sessions) {
-  const uint32_t block_tokens = tree.block_tokens();
+void Publication::Publish(SequenceState& sequence, StateUse states) {
+  ++counters_.publications;
+  const uint32_t block_tokens = tree_.block_tokens();
   absl::Span<const TokenId> rest = sequence.tokens;
   if (rest.empty()) {
     return;
   }
   std::vector<Node*> path;
-  Node* parent = tree.FindOrAddRoot(sequence.root);
+  Node* parent = tree_.FindOrAddRoot(sequence.root);
   while (!rest.empty()) {
     const uint32_t tokens =
         static_cast<uint32_t>(std::min<size_t>(rest.size(), block_tokens));
-    Node* const node = tree.FindOrAdd(parent, rest.first(tokens));
+    Node* const node = tree_.FindOrAdd(parent, rest.first(tokens));
     const size_t span = path.size();
     for (Residency& residency : node->groups) {
-      if (span < sequence.tables[residency.group].size() &&
-          sequence.tables[residency.group][span]) {
-        Share(sequence, span, residency, tokens, retention);
-        stores.MarkDirty(residency);
+      if (HasBlock(sequence, span, residency)) {
+        Share(sequence, span, residency, tokens, retention_);
+        stores_.MarkDirty(residency);
       }
     }
     path.push_back(node);
     parent = node;
     rest.remove_prefix(tokens);
   }
+  const std::vector<Residency*> shared =
+      ShareStates(sequence, path.back(), states);
+  for (Residency* state : shared) {
+    stores_.MarkDirty(*state);
+    retention_.Touch(*state);
+  }
   for (size_t span = path.size(); span-- > 0;) {
     for (Residency& residency : path[span]->groups) {
-      if (span < sequence.tables[residency.group].size() &&
-          sequence.tables[residency.group][span]) {
-        retention.Touch(residency);
+      if (HasBlock(sequence, span, residency)) {
+        retention_.Touch(residency);
       }
     }
   }
   if (!sequence.session.empty()) {
-    sessions.Advance(sequence.session, path.back());
+    sessions_.Advance(sequence.session, path.back());
+  }
+  if (!shared.empty()) {
+    Thin(path, static_cast<TokenPos>(sequence.tokens.size()));
   }
   // A model whose groups all let go of a span leaves nothing there.
-  tree.Prune(path.back());
+  tree_.Prune(path.back());
+}
+
+std::vector<Residency*> Publication::ShareStates(SequenceState& sequence,
+                                                 Node* end, StateUse use) {
+  std::vector<Residency*> shared;
+  if (use == StateUse::kNone || !sequence.StatesAreCurrent()) {
+    return shared;
+  }
+  const TokenPos length = static_cast<TokenPos>(sequence.tokens.size());
+  for (GroupIndex g = 0; g < sequence.tables.size(); ++g) {
+    if (sequence.layout.groups[g].kind != GroupKind::kRecurrent ||
+        !sequence.tables[g][0]) {
+      continue;
+    }
+    Residency& state = tree_.FindOrAddState(end, g, length - end->start);
+    state.passing =
+        use == StateUse::kPassing && (state.empty() || state.passing);
+    counters_.states += state.empty() ? 1 : 0;
+    if (!state.ram) {
+      const BlockRef& own = sequence.tables[g][0];
+      own->set_filled(state.state_tokens);
+      retention_.Attach(state, own, state.state_tokens);
+    }
+    shared.push_back(&state);
+  }
+  return shared;
+}
+
+void Publication::Thin(const std::vector<Node*>& path, TokenPos newest) {
+  for (Node* node : path) {
+    for (Residency& state : node->states) {
+      const TokenPos position = node->start + state.state_tokens;
+      if (state.passing && position < newest &&
+          newest - position > 2 * uint64_t{LowestBit(position)} &&
+          MayRetire(state)) {
+        retention_.Retire(state);
+        copies_.Remove(state);
+        ++counters_.thinned_states;
+      }
+    }
+    if (node != path.back()) {
+      tree_.Prune(node);
+    }
+  }
 }
 
 }  // namespace everwarm::cache

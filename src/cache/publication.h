@@ -5,21 +5,62 @@
 #define EVERWARM_CACHE_PUBLICATION_H_
 
 #include <cstdint>
+#include <vector>
 
+#include "cache/kv_cache.h"
 #include "cache/retention.h"
 #include "cache/sequence_state.h"
 #include "cache/sessions.h"
 #include "cache/stores.h"
+#include "cache/tier_copies.h"
 #include "cache/token_tree.h"
 
 namespace everwarm::cache {
 
-// Shares the sequence's blocks with the tree, span by span, and marks what is
-// not durable to be stored, parents first. Where the tree has the same full
-// block already, the sequence goes on with that one. Its session has come that
-// far.
-void PublishSequence(SequenceState& sequence, TokenTree& tree,
-                     Retention& retention, Stores& stores, Sessions& sessions);
+class Publication {
+ public:
+  struct Counters {
+    uint64_t publications = 0;
+    // States that were not there before.
+    uint64_t states = 0;
+    // Passing states that later ones stand for.
+    uint64_t thinned_states = 0;
+  };
+  Publication(TokenTree& tree, TierCopies& copies, Retention& retention,
+              Stores& stores, Sessions& sessions)
+      : tree_(tree),
+        copies_(copies),
+        retention_(retention),
+        stores_(stores),
+        sessions_(sessions) {}
+  Publication(const Publication&) = delete;
+  Publication& operator=(const Publication&) = delete;
+
+  // Shares the sequence's blocks with the tree, span by span, and its states at
+  // its length, and marks what is not durable to be stored, parents first.
+  // Where the tree has the same full block already, the sequence goes on with
+  // that one. A state that is shared is not the sequence's own any more: it is
+  // copied when the sequence goes on. Its session has come that far.
+  void Publish(SequenceState& sequence, StateUse states);
+
+  const Counters& counters() const { return counters_; }
+
+ private:
+  // Of the node that the sequence ends in.
+  std::vector<Residency*> ShareStates(SequenceState& sequence, Node* end,
+                                      StateUse use);
+  // Passing states stay at about every power of two of the distance to the
+  // newest: what is behind a multiple of 2^k tokens goes when the newest is
+  // more than 2 * 2^k tokens further.
+  void Thin(const std::vector<Node*>& path, TokenPos newest);
+
+  TokenTree& tree_;
+  TierCopies& copies_;
+  Retention& retention_;
+  Stores& stores_;
+  Sessions& sessions_;
+  Counters counters_;
+};
 
 }  // namespace everwarm::cache
 

@@ -21,6 +21,18 @@ TokenPos Reach(const LayerGroup& group, TokenPos p) {
 
 }  // namespace
 
+std::optional<TokenPos> SpanStates::LastIn(GroupIndex group, TokenPos first,
+                                           TokenPos last) const {
+  std::optional<TokenPos> greatest;
+  for (const State& state : states_) {
+    if (state.group == group && state.position >= first &&
+        state.position <= last) {
+      greatest = std::max(greatest.value_or(0), state.position);
+    }
+  }
+  return greatest;
+}
+
 ResumeScan::ResumeScan(const CacheLayout& layout, const StatePositions& states)
     : layout_(&layout), states_(&states), runs_(layout.groups.size(), 0) {}
 

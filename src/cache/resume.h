@@ -21,7 +21,8 @@ namespace everwarm::cache {
 class StatePositions {
  public:
   virtual ~StatePositions() = default;
-  // The greatest position in [first, last] with a state of the group.
+  // The greatest position in [first, last] with a state of the group. All three
+  // are behind tokens of the span that is being added to a scan.
   virtual std::optional<TokenPos> LastIn(GroupIndex group, TokenPos first,
                                          TokenPos last) const = 0;
 };
@@ -33,6 +34,24 @@ class NoStates final : public StatePositions {
                                  TokenPos) const override {
     return std::nullopt;
   }
+};
+
+// Those of one span after the other.
+class SpanStates final : public StatePositions {
+ public:
+  void Clear() { states_.clear(); }
+  void Add(GroupIndex group, TokenPos position) {
+    states_.push_back({group, position});
+  }
+  std::optional<TokenPos> LastIn(GroupIndex group, TokenPos first,
+                                 TokenPos last) const override;
+
+ private:
+  struct State {
+    GroupIndex group = 0;
+    TokenPos position = 0;
+  };
+  std::vector<State> states_;
 };
 
 // Walks along one path, span by span, and remembers the greatest resume point p

@@ -21,6 +21,7 @@ void Retention::Attach(Residency& residency, BlockRef block, uint32_t tokens) {
   } else {
     order_.push_back(&residency);
     residency.ram_place = std::prev(order_.end());
+    states_ += residency.is_state() ? 1 : 0;
   }
   CountShares(block, 1);
   residency.used_at = parts_.clock->Now();
@@ -90,7 +91,7 @@ void Retention::DropUntil(uint64_t limit, size_t incoming_bytes, Drop what,
       return;
     }
     Residency& residency = **it++;
-    if (whose == Whose::kNoSessions && residency.node->sessions > 0) {
+    if (whose == Whose::kNoSessions && IsOfSession(residency)) {
       continue;
     }
     if (MayDrop(residency, what)) {
@@ -112,6 +113,11 @@ bool Retention::MayDrop(const Residency& residency, Drop what) {
          (what == Drop::kClean && residency.store == StoreState::kNone);
 }
 
+bool Retention::IsOfSession(const Residency& residency) {
+  const Node& node = *residency.node;
+  return node.sessions > 0 && (!residency.is_state() || node.children == 0);
+}
+
 void Retention::CountShares(const BlockRef& block, int more) {
   block->set_cached_shares(block->cached_shares() + more);
 }
@@ -125,12 +131,25 @@ void Retention::DropCopy(Residency& residency) {
       flushes_.OnLost(residency);
     }
   }
+  LetGo(residency);
+  tree_.Prune(residency.node);
+}
+
+void Retention::Retire(Residency& state) {
+  flushes_.OnRetired(state);
+  if (state.ram) {
+    LetGo(state);
+    changed_ = true;
+  }
+}
+
+void Retention::LetGo(Residency& residency) {
   stores_.Forget(residency);
   order_.erase(residency.ram_place);
+  states_ -= residency.is_state() ? 1 : 0;
   CountShares(residency.ram, -1);
   residency.ram = BlockRef();
   residency.ram_tokens = 0;
-  tree_.Prune(residency.node);
 }
 
 }  // namespace everwarm::cache

@@ -46,6 +46,9 @@ class Retention {
   void Attach(Residency& residency, BlockRef block, uint32_t tokens);
   // Nothing without a RAM copy.
   void Touch(Residency& residency);
+  // A state that others stand for: its RAM copy is given up, and what was to be
+  // stored of it. Requires: no write of it runs.
+  void Retire(Residency& state);
 
   // Keeps the budgets when that many bytes more are about to be used.
   void MakeRoom(size_t incoming_bytes);
@@ -62,6 +65,8 @@ class Retention {
   void NoteChange() { changed_ = true; }
 
   size_t size() const { return order_.size(); }
+  // Of these, states.
+  size_t states() const { return states_; }
   const Counters& counters() const { return counters_; }
 
  private:
@@ -76,8 +81,11 @@ class Retention {
   void DropUntil(uint64_t limit, size_t incoming_bytes, Drop what);
   void DropUntil(uint64_t limit, size_t incoming_bytes, Drop what, Whose whose);
   static bool MayDrop(const Residency& residency, Drop what);
+  // What a session would go on from: its blocks, and its last states.
+  static bool IsOfSession(const Residency& residency);
   static void CountShares(const BlockRef& block, int more);
   void DropCopy(Residency& residency);
+  void LetGo(Residency& residency);
 
   const Parts& parts_;
   const Options options_;
@@ -86,6 +94,7 @@ class Retention {
   FlushTracker& flushes_;
   // Least recently used first.
   ResidencyList order_;
+  size_t states_ = 0;
   Counters counters_;
   bool changed_ = true;
   Clock::Monotonic searched_at_{};

@@ -1,6 +1,7 @@
 #include "cache/sequence_state.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "cache/taking.h"
@@ -11,7 +12,13 @@ SequenceState::SequenceState(const CacheLayout& cache_layout,
                              SequenceOwner* sequence_owner)
     : layout(cache_layout),
       owner(sequence_owner),
-      tables(cache_layout.groups.size()) {}
+      tables(cache_layout.groups.size()) {
+  for (size_t g = 0; g < tables.size(); ++g) {
+    if (layout.groups[g].kind == GroupKind::kRecurrent) {
+      tables[g].Resize(1);
+    }
+  }
+}
 
 SequenceState::~SequenceState() {
   if (claimed_ > 0) {
@@ -42,6 +49,10 @@ std::vector<SequenceState::Need> SequenceState::Needs(TokenPos count) const {
       count == 0 ? first : (length + count - 1) / layout.block_tokens + 1;
   for (GroupIndex g = 0; g < tables.size(); ++g) {
     if (layout.groups[g].kind == GroupKind::kRecurrent) {
+      const BlockRef& state = tables[g][0];
+      if (count > 0 && (!state || state->filled() > 0)) {
+        needs.push_back({g, 0, state ? state->filled() : 0});
+      }
       continue;
     }
     for (uint32_t span = first; span < end; ++span) {
@@ -66,18 +77,21 @@ void SequenceState::Apply(absl::Span<const Need> needs,
   retired.clear();
   const size_t spans =
       (length + count + layout.block_tokens - 1) / layout.block_tokens;
-  for (BlockTable& table : tables) {
-    if (table.size() < spans) {
-      table.Resize(spans);
+  for (size_t g = 0; g < tables.size(); ++g) {
+    if (layout.groups[g].kind != GroupKind::kRecurrent &&
+        tables[g].size() < spans) {
+      tables[g].Resize(spans);
     }
   }
   for (size_t i = 0; i < needs.size(); ++i) {
     const Need& need = needs[i];
     BlockTable& table = tables[need.group];
+    const BlockGeometry& geometry = pool.geometry(need.group);
     if (need.copy_tokens > 0) {
-      pool.geometry(need.group)
-          .CopyTokens(table[need.span]->data(), need.copy_tokens,
-                      slots[i]->data());
+      geometry.CopyTokens(table[need.span]->data(), need.copy_tokens,
+                          slots[i]->data());
+    } else if (geometry.is_state()) {
+      std::memset(slots[i]->data(), 0, geometry.PayloadBytes(1));
     }
     table.Set(need.span, std::move(slots[i]));
   }
@@ -95,8 +109,10 @@ void SequenceState::SetFilled(TokenPos end) {
   for (uint32_t span = length / layout.block_tokens;
        span * layout.block_tokens < last; ++span) {
     const TokenPos start = span * layout.block_tokens;
-    for (BlockTable& table : tables) {
-      if (span < table.size() && table[span]) {
+    for (size_t g = 0; g < tables.size(); ++g) {
+      const BlockTable& table = tables[g];
+      if (layout.groups[g].kind != GroupKind::kRecurrent &&
+          span < table.size() && table[span]) {
         table[span]->set_filled(
             end > start ? std::min(end - start, layout.block_tokens) : 0);
       }

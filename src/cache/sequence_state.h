@@ -29,7 +29,10 @@ class SequenceOwner {
   virtual void Closed(SequenceState& sequence) = 0;
 };
 
-// One group's blocks by span index; empty where released or never there.
+// One group's blocks by span index; empty where released or never there. Of a
+// kRecurrent group it has one place: a state at the sequence's length. With a
+// filled end of 0 it is the sequence's own, which goes on in it; else others
+// know it, and it is copied first.
 class BlockTable {
  public:
   void Resize(size_t spans) {
@@ -68,6 +71,9 @@ class SequenceState {
   };
   // What room for `count` more tokens takes.
   std::vector<Need> Needs(TokenPos count) const;
+  // Whether the states in the tables are those of the sequence's length. They
+  // are not while somebody may be writing behind it.
+  bool StatesAreCurrent() const { return claimed_ == 0; }
   // Puts the slots, one per need, into the tables, releases what no later
   // position sees, and claims the room.
   void Apply(absl::Span<const Need> needs, std::vector<BlockRef> slots,

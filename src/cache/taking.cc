@@ -22,6 +22,17 @@ std::pair<uint32_t, uint32_t> Worth(const Residency& residency,
   return {std::min(anywhere, common), std::min(residency.ram_tokens, common)};
 }
 
+// What the load of this residency is for.
+Waiting::Source& SourceOf(Waiting::Span& span, const Residency& residency) {
+  if (!residency.is_state()) {
+    return span.sources[residency.group];
+  }
+  return *std::find_if(span.states.begin(), span.states.end(),
+                       [&](const Waiting::Source& state) {
+                         return state.residency == &residency;
+                       });
+}
+
 }  // namespace
 
 void Taking::Begin(SequenceState& sequence, absl::Span<const TokenId> prompt) {
@@ -31,12 +42,17 @@ void Taking::Begin(SequenceState& sequence, absl::Span<const TokenId> prompt) {
   Waiting& waiting = *sequence.waiting;
   waiting.prompt.assign(prompt.begin(), prompt.end());
   Walk(waiting, sequence.root, &sequence.reuse.matched);
-  for (BlockTable& table : sequence.tables) {
-    table.Resize(waiting.spans.size());
+  for (size_t g = 0; g < sequence.tables.size(); ++g) {
+    if (HasBlocks(g)) {
+      sequence.tables[g].Resize(waiting.spans.size());
+    }
   }
   for (const Waiting::Span& span : waiting.spans) {
     for (const Waiting::Source& source : span.sources) {
       tree_.Pin(source.residency->node);
+    }
+    for (const Waiting::Source& state : span.states) {
+      ++state.residency->plans;
     }
   }
   // Something has to be left to compute.
@@ -56,6 +72,9 @@ void Taking::Walk(Waiting& waiting, const NodeId& root, TokenPos* matched) {
     if (span.matched == 0) {
       return;
     }
+    for (Residency* state : tree_.StatesAlong(parent, here)) {
+      span.states.push_back({state, state->state_tokens, 0});
+    }
     span.start = *matched;
     *matched += span.matched;
     rest.remove_prefix(here.size());
@@ -73,7 +92,8 @@ Waiting::Span Taking::FindSources(const Node* parent, Node* exact,
     bool complete = true;
     for (Residency& residency : exact->groups) {
       found.sources.push_back({&residency, whole, 0});
-      complete = complete && Worth(residency, whole).first == whole;
+      complete = complete && (!HasBlocks(residency.group) ||
+                              Worth(residency, whole).first == whole);
     }
     if (complete || parent->children == 1) {
       return found;
@@ -107,7 +127,8 @@ uint32_t Taking::Covered(const Waiting& waiting,
 }
 
 TokenPos Taking::ResumePoint(const Waiting& waiting, TokenPos limit) const {
-  ResumeScan scan(parts_.layout, states_);
+  SpanStates states;
+  ResumeScan scan(parts_.layout, states);
   std::vector<uint32_t> covered(parts_.layout.groups.size());
   for (const Waiting::Span& span : waiting.spans) {
     if (span.start >= limit) {
@@ -115,6 +136,12 @@ TokenPos Taking::ResumePoint(const Waiting& waiting, TokenPos limit) const {
     }
     for (size_t g = 0; g < covered.size(); ++g) {
       covered[g] = Covered(waiting, span.sources[g]);
+    }
+    states.Clear();
+    for (const Waiting::Source& state : span.states) {
+      if (Covered(waiting, state) == state.common) {
+        states.Add(state.residency->group, span.start + state.common);
+      }
     }
     scan.Add(std::min(span.matched, limit - span.start), covered);
   }
@@ -135,11 +162,16 @@ void Taking::Plan(SequenceState& sequence, TokenPos limit) {
   }
 }
 
-std::vector<Load::Waiter> Taking::Lend(SequenceState& sequence,
-                                       std::vector<Residency*>* to_read) {
+Taking::Reads Taking::Lend(SequenceState& sequence) {
+  Reads reads;
+  LendBlocks(sequence, reads);
+  LendStates(sequence, reads);
+  return reads;
+}
+
+void Taking::LendBlocks(SequenceState& sequence, Reads& reads) {
   Waiting& waiting = *sequence.waiting;
   const uint32_t block_tokens = tree_.block_tokens();
-  std::vector<Load::Waiter> waiters;
   std::vector<std::pair<uint32_t, uint32_t>> needed;
   for (const LayerGroup& group : parts_.layout.groups) {
     needed.push_back(NeededSpans(group, block_tokens, waiting.resume_point));
@@ -152,6 +184,9 @@ std::vector<Load::Waiter> Taking::Lend(SequenceState& sequence,
       Waiting::Source& source = span.sources[g];
       Residency& residency = *source.residency;
       BlockTable& table = sequence.tables[g];
+      if (!HasBlocks(g)) {
+        continue;
+      }
       if (s < needed[g].first || s >= needed[g].second) {
         table.Set(s, BlockRef());
         source.held = 0;
@@ -161,29 +196,53 @@ std::vector<Load::Waiter> Taking::Lend(SequenceState& sequence,
         table.Set(s, residency.ram);
         source.held = std::min(residency.ram_tokens, source.common);
       } else {
-        to_read->push_back(&residency);
-        waiters.push_back({&sequence, s});
+        reads.residencies.push_back(&residency);
+        reads.waiters.push_back({&sequence, s});
       }
     }
   }
-  return waiters;
+}
+
+void Taking::LendStates(SequenceState& sequence, Reads& reads) {
+  Waiting& waiting = *sequence.waiting;
+  for (size_t g = 0; g < sequence.tables.size(); ++g) {
+    if (!HasBlocks(g)) {
+      sequence.tables[g].Set(0, BlockRef());
+    }
+  }
+  for (uint32_t s = 0; s < waiting.spans.size(); ++s) {
+    Waiting::Span& span = waiting.spans[s];
+    for (Waiting::Source& state : span.states) {
+      Residency& residency = *state.residency;
+      state.held = 0;
+      if (span.start + state.common != waiting.resume_point) {
+        continue;
+      }
+      if (residency.ram) {
+        sequence.tables[residency.group].Set(0, residency.ram);
+        state.held = state.common;
+      } else {
+        reads.residencies.push_back(&residency);
+        reads.waiters.push_back({&sequence, s});
+      }
+    }
+  }
 }
 
 bool Taking::Read(SequenceState& sequence) {
   Waiting& waiting = *sequence.waiting;
-  std::vector<Residency*> to_read;
-  const std::vector<Load::Waiter> waiters = Lend(sequence, &to_read);
+  const Reads reads = Lend(sequence);
   size_t bytes = 0;
-  for (const Residency* residency : to_read) {
+  for (const Residency* residency : reads.residencies) {
     bytes += parts_.pool->geometry(residency->group).slot_bytes();
   }
   retention_.MakeRoom(bytes);
-  for (size_t i = 0; i < to_read.size(); ++i) {
-    Residency& residency = *to_read[i];
-    const uint32_t need =
-        TokensBefore(waiting.resume_point, waiting.spans[waiters[i].span],
-                     tree_.block_tokens());
-    absl::StatusOr<Load*> load = loads_.Join(residency, need, waiters[i]);
+  for (size_t i = 0; i < reads.residencies.size(); ++i) {
+    Residency& residency = *reads.residencies[i];
+    const Load::Waiter& waiter = reads.waiters[i];
+    const uint32_t need = TokensBefore(
+        waiting.resume_point, waiting.spans[waiter.span], tree_.block_tokens());
+    absl::StatusOr<Load*> load = loads_.Join(residency, need, waiter);
     if (!load.ok()) {
       parts_.logger->warn("a stored block cannot be read: {}",
                           load.status().ToString());
@@ -216,8 +275,9 @@ void Taking::OnLoaded(const BlockKey& key, const BlockRef& block) {
   for (const Load::Waiter& waiter : load->waiters) {
     Waiting& waiting = *waiter.sequence->waiting;
     Waiting::Span& span = waiting.spans[waiter.span];
-    waiter.sequence->tables[residency.group].Set(waiter.span, block);
-    Waiting::Source& source = span.sources[residency.group];
+    Waiting::Source& source = SourceOf(span, residency);
+    waiter.sequence->tables[residency.group].Set(
+        residency.is_state() ? 0 : waiter.span, block);
     source.held = std::min(load->tokens, source.common);
     span.from_tier = true;
     std::erase(waiting.loads, load.get());
@@ -235,17 +295,17 @@ void Taking::OnLoadFailed(const BlockKey& key, const absl::Status& status) {
     return;
   }
   Residency& residency = *load->residency;
+  Node* const node = residency.node;
   parts_.logger->warn(
       "a stored block of group {} at position {} was not read, {} sequences "
       "resume earlier: {}",
-      residency.group, residency.node->start, load->waiters.size(),
-      status.ToString());
-  tree_.Pin(residency.node);
+      residency.group, node->start, load->waiters.size(), status.ToString());
+  tree_.Pin(node);
   for (const Load::Waiter& waiter : load->waiters) {
     std::erase(waiter.sequence->waiting->loads, load.get());
     Plan(*waiter.sequence, waiter.sequence->waiting->resume_point);
   }
-  tree_.Unpin(residency.node);
+  tree_.Unpin(node);
 }
 
 void Taking::Finish(SequenceState& sequence) {
@@ -267,18 +327,22 @@ void Taking::Finish(SequenceState& sequence) {
 
 void Taking::TouchPath(const Waiting& waiting) {
   std::vector<BlockKey> keys;
-  for (size_t s = waiting.spans.size(); s-- > 0;) {
-    for (const Waiting::Source& source : waiting.spans[s].sources) {
-      Residency& residency = *source.residency;
-      if (source.held == 0) {
-        continue;
-      }
-      retention_.Touch(residency);
-      if (residency.tier_tokens > 0) {
-        keys.push_back(
-            tree_.Key(residency.node, residency.group, residency.tier_tokens));
-      }
+  const auto touch = [&](const Waiting::Source& source) {
+    Residency& residency = *source.residency;
+    if (source.held == 0) {
+      return;
     }
+    retention_.Touch(residency);
+    if (residency.tier_tokens > 0) {
+      keys.push_back(
+          tree_.Key(residency.node, residency.group, residency.tier_tokens));
+    }
+  };
+  for (size_t s = waiting.spans.size(); s-- > 0;) {
+    std::for_each(waiting.spans[s].states.begin(),
+                  waiting.spans[s].states.end(), touch);
+    std::for_each(waiting.spans[s].sources.begin(),
+                  waiting.spans[s].sources.end(), touch);
   }
   if (!keys.empty()) {
     parts_.tier->Touch(keys);
@@ -288,6 +352,10 @@ void Taking::TouchPath(const Waiting& waiting) {
 void Taking::UnpinSources(Waiting& waiting) {
   // The leaf first: a parent goes only after its children.
   for (size_t s = waiting.spans.size(); s-- > 0;) {
+    for (const Waiting::Source& state : waiting.spans[s].states) {
+      --state.residency->plans;
+      tree_.Prune(state.residency->node);
+    }
     for (const Waiting::Source& source : waiting.spans[s].sources) {
       tree_.Unpin(source.residency->node);
     }

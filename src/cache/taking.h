@@ -1,8 +1,9 @@
 // How a sequence gets what is known of its prompt.
 //
 // A plan is made over all that is in RAM, on the tier or on its way: the resume
-// point, and the blocks needed for it. RAM blocks are lent at once. Each read
-// that fails takes its block out of the picture, and the plan is made again.
+// point, and the blocks and states needed for it. What is in RAM is lent at
+// once. Each read that fails takes its block out of the picture, and the plan
+// is made again.
 //
 // Threads: the engine thread.
 #ifndef EVERWARM_CACHE_TAKING_H_
@@ -28,11 +29,12 @@ namespace everwarm::cache {
 // A sequence whose blocks are on their way.
 struct Waiting {
   // Where one group's block of a span comes from: mostly the node of exactly
-  // that span, but a sibling with the same first tokens serves as well.
+  // that span, but a sibling with the same first tokens serves as well. Or a
+  // state inside the span.
   struct Source {
-    // Its node is pinned.
+    // Its node is pinned, or its place is kept.
     Residency* residency = nullptr;
-    // How many of that node's tokens are the prompt's.
+    // How many of that node's tokens are the prompt's; all of a state's.
     uint32_t common = 0;
     // Of the block in the sequence's table, the tokens that are good.
     uint32_t held = 0;
@@ -42,7 +44,10 @@ struct Waiting {
     // How many of the prompt's tokens here are known.
     uint32_t matched = 0;
     bool from_tier = false;
-    std::vector<Source> sources;  // Per group.
+    // Per group; of kRecurrent ones nothing ever comes.
+    std::vector<Source> sources;
+    // Of kRecurrent groups, those that the prompt passes.
+    std::vector<Source> states;
   };
   std::vector<TokenId> prompt;
   std::vector<Span> spans;
@@ -89,6 +94,9 @@ class Taking {
   // nothing is known.
   Waiting::Span FindSources(const Node* parent, Node* exact,
                             absl::Span<const TokenId> span) const;
+  bool HasBlocks(size_t group) const {
+    return parts_.layout.groups[group].kind != GroupKind::kRecurrent;
+  }
   // Tokens of the source that are there or can be.
   static uint32_t Covered(const Waiting& waiting,
                           const Waiting::Source& source);
@@ -96,10 +104,16 @@ class Taking {
 
   // Makes the plan and acts on it; the sequence may be ready afterwards.
   void Plan(SequenceState& sequence, TokenPos limit);
+  // What a plan needs from the tier.
+  struct Reads {
+    std::vector<Residency*> residencies;
+    std::vector<Load::Waiter> waiters;  // One for each.
+  };
   // Lends what RAM has, gives back what is not needed, lists what is to be
   // read.
-  std::vector<Load::Waiter> Lend(SequenceState& sequence,
-                                 std::vector<Residency*>* to_read);
+  Reads Lend(SequenceState& sequence);
+  void LendBlocks(SequenceState& sequence, Reads& reads);
+  void LendStates(SequenceState& sequence, Reads& reads);
   // False when a block turned out not to be readable.
   bool Read(SequenceState& sequence);
   void LeaveLoads(SequenceState& sequence);
@@ -112,7 +126,6 @@ class Taking {
   TierCopies& copies_;
   Loads& loads_;
   Retention& retention_;
-  const NoStates states_;
   Counters counters_;
 };
 

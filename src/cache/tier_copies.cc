@@ -59,6 +59,16 @@ Residency* TierCopies::Drop(const BlockKey& key) {
   return residency;
 }
 
+void TierCopies::Remove(Residency& residency) {
+  if (residency.tier_tokens == 0) {
+    return;
+  }
+  const BlockKey key =
+      tree_.Key(residency.node, residency.group, residency.tier_tokens);
+  Drop(key);
+  parts_.tier->Remove(key);
+}
+
 Residency* TierCopies::Find(const BlockKey& key) const {
   const auto found = copies_.find(key);
   return found == copies_.end() ? nullptr : found->second;
@@ -66,7 +76,7 @@ Residency* TierCopies::Find(const BlockKey& key) const {
 
 TokenPos LongestDurablePrefix(const TokenTree& tree,
                               const CacheLayout& layout) {
-  const NoStates states;
+  SpanStates states;
   TokenPos longest = 0;
   // Depth first, without recursion: conversations are thousands of nodes long.
   std::vector<std::pair<Node*, ResumeScan>> open;
@@ -81,6 +91,12 @@ TokenPos LongestDurablePrefix(const TokenTree& tree,
       ResumeScan scan = before;
       for (const Residency& residency : child->groups) {
         covered[residency.group] = residency.tier_tokens;
+      }
+      states.Clear();
+      for (const Residency* state : tree.StatesAlong(node, child->tokens)) {
+        if (state->tier_tokens > 0) {
+          states.Add(state->group, child->start + state->state_tokens);
+        }
       }
       scan.Add(static_cast<uint32_t>(child->tokens.size()), covered);
       longest = std::max(longest, scan.resume_point());

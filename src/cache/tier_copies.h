@@ -31,12 +31,16 @@ class TierCopies {
   // be left with nothing: whoever is done with it prunes.
   Residency* Drop(const BlockKey& key);
 
+  // Nobody needs it any more: the tier forgets it, too. Nothing where it is not
+  // durable.
+  void Remove(Residency& residency);
+
   // Null when not durable.
   Residency* Find(const BlockKey& key) const;
 
   size_t size() const { return copies_.size(); }
-  // Of all nodes, those that at least one group has. Groups share a node's
-  // tokens: they count once.
+  // Of all nodes, those that at least one group has blocks of. Groups share a
+  // node's tokens: they count once.
   uint64_t tokens() const { return tokens_; }
 
   // Changes whenever a copy comes or goes.

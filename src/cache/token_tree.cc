@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "absl/hash/hash.h"
@@ -138,10 +139,73 @@ void TokenTree::Unpin(Node* node) {
   Prune(node);
 }
 
+Residency* TokenTree::FindState(const Node* parent,
+                                absl::Span<const TokenId> span,
+                                GroupIndex group) const {
+  const auto found = states_.find(StateKey{{parent, span}, group});
+  return found == states_.end() ? nullptr : *found;
+}
+
+std::vector<Residency*> TokenTree::StatesAlong(
+    const Node* parent, absl::Span<const TokenId> span) const {
+  // Backwards from where the whole span would be. What is met either is a
+  // beginning of the span, or says by how much less of it all others before it
+  // can begin.
+  constexpr GroupIndex kLastGroup = std::numeric_limits<GroupIndex>::max();
+  std::vector<Residency*> found;
+  auto it = states_.upper_bound(StateKey{{parent, span}, kLastGroup});
+  while (it != states_.begin()) {
+    Residency* const state = *--it;
+    if (state->node->parent != parent) {
+      break;
+    }
+    const uint32_t common = CommonPrefix(TokensOf(*state), span);
+    if (common == state->state_tokens) {
+      found.push_back(state);
+    } else if (common == 0) {
+      break;
+    } else {
+      it = states_.upper_bound(
+          StateKey{{parent, span.first(common)}, kLastGroup});
+    }
+  }
+  return found;
+}
+
+Residency& TokenTree::FindOrAddState(Node* node, GroupIndex group,
+                                     uint32_t tokens) {
+  if (Residency* const known = FindState(
+          node->parent, absl::MakeConstSpan(node->tokens).first(tokens), group);
+      known != nullptr) {
+    return *known;
+  }
+  Residency& state = node->states.emplace_back();
+  state.node = node;
+  state.group = group;
+  state.state_tokens = tokens;
+  states_.insert(&state);
+  return state;
+}
+
+void TokenTree::DropEmptyStates(Node* node) {
+  for (auto it = node->states.begin(); it != node->states.end();) {
+    if (it->empty()) {
+      states_.erase(&*it);
+      it = node->states.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
 void TokenTree::Prune(Node* node) {
-  while (node != nullptr && node->children == 0 && node->pins == 0 &&
-         std::all_of(node->groups.begin(), node->groups.end(),
+  while (node != nullptr) {
+    DropEmptyStates(node);
+    if (node->children > 0 || node->pins > 0 || !node->states.empty() ||
+        !std::all_of(node->groups.begin(), node->groups.end(),
                      [](const Residency& r) { return r.empty(); })) {
+      return;
+    }
     Node* const parent = node->parent;
     if (parent == nullptr) {
       const NodeId id = *node->id;

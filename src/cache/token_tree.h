@@ -6,6 +6,10 @@
 // with the same beginning is published. So no node's tokens are the beginning
 // of a sibling's, and each group's copies say how many of the tokens they hold.
 //
+// A state is of one exact position: behind the first so many tokens of a span.
+// It hangs on one of the nodes that begin with these, and is found along each
+// of them.
+//
 // Threads: the engine thread.
 #ifndef EVERWARM_CACHE_TOKEN_TREE_H_
 #define EVERWARM_CACHE_TOKEN_TREE_H_
@@ -39,12 +43,20 @@ enum class StoreState : uint8_t {
   kWaiting,  // failed; tried again later
 };
 
-// Where a node's block of one group is. A count of tokens of 0 means "not
-// there"; otherwise the copy holds that many of the node's first tokens.
+// Where a node's block of one group is, or one of its states. A count of tokens
+// of 0 means "not there"; otherwise the copy holds that many of the node's
+// first tokens.
 struct Residency {
   Node* node = nullptr;
   GroupIndex group = 0;
   StoreState store = StoreState::kNone;
+  // 0: a block. Otherwise a state, and all other counts are this or 0.
+  uint32_t state_tokens = 0;
+  // Of a state: a later one takes its place in time (publication.h).
+  bool passing = false;
+  // Of a state: sequences that count on it and keep its place. Blocks are kept
+  // by pins of their nodes.
+  uint32_t plans = 0;
 
   BlockRef ram;
   uint32_t ram_tokens = 0;
@@ -66,10 +78,11 @@ struct Residency {
   // Of the RAM copy.
   Clock::Monotonic used_at{};
 
+  bool is_state() const { return state_tokens > 0; }
   bool durable() const { return tier_tokens > 0 && tier_tokens >= ram_tokens; }
   bool empty() const {
     return !ram && tier_tokens == 0 && store == StoreState::kNone &&
-           loads == 0 && missing_tokens == 0;
+           loads == 0 && missing_tokens == 0 && plans == 0;
   }
 };
 
@@ -83,7 +96,9 @@ struct Node {
   // States of sessions at its end or further down; sessions.h.
   uint32_t sessions = 0;
   std::vector<TokenId> tokens;
+  // Blocks; of kRecurrent groups none is ever there.
   std::vector<Residency> groups;
+  std::list<Residency> states;
   // Of all tokens; computed when somebody needs it, always there for a root.
   std::optional<NodeId> id;
 };
@@ -118,7 +133,17 @@ class TokenTree {
   // Requires: 0 < span.size() <= block_tokens; parent is a root or full.
   Node* FindOrAdd(Node* parent, absl::Span<const TokenId> span);
 
-  // Removes the node if nothing keeps it, then its parent, and so on.
+  // The state of exactly the position behind `span`; null if none.
+  Residency* FindState(const Node* parent, absl::Span<const TokenId> span,
+                       GroupIndex group) const;
+  // The states of all groups behind each beginning of `span`.
+  std::vector<Residency*> StatesAlong(const Node* parent,
+                                      absl::Span<const TokenId> span) const;
+  // Requires: 0 < tokens <= node->tokens.size().
+  Residency& FindOrAddState(Node* node, GroupIndex group, uint32_t tokens);
+
+  // Removes the node's states that are nowhere, and the node itself if nothing
+  // keeps it, then its parent's, and so on.
   void Prune(Node* node);
   void Pin(Node* node) { ++node->pins; }
   void Unpin(Node* node);
@@ -173,17 +198,43 @@ class TokenTree {
       return Less(KeyOf(a), KeyOf(b));
     }
   };
+  // A state's place; by its tokens, then by its group.
+  struct StateKey {
+    SpanKey span;
+    GroupIndex group = 0;
+  };
+  static StateKey StateKeyOf(const StateKey& key) { return key; }
+  static StateKey StateKeyOf(const Residency* state) {
+    return {{state->node->parent, TokensOf(*state)}, state->group};
+  }
+  struct StateLess {
+    using is_transparent = void;
+    template <typename A, typename B>
+    bool operator()(const A& a, const B& b) const {
+      const StateKey left = StateKeyOf(a);
+      const StateKey right = StateKeyOf(b);
+      if (Less(left.span, right.span)) {
+        return true;
+      }
+      return !Less(right.span, left.span) && left.group < right.group;
+    }
+  };
   static size_t Hash(const SpanKey& key);
   static bool Less(const SpanKey& left, const SpanKey& right);
+  static absl::Span<const TokenId> TokensOf(const Residency& state) {
+    return absl::MakeConstSpan(state.node->tokens).first(state.state_tokens);
+  }
 
   const NodeId& Id(Node* node) const;
   void Grow(Node* node, absl::Span<const TokenId> span);
+  void DropEmptyStates(Node* node);
 
   const uint32_t block_tokens_;
   const size_t num_groups_;
   absl::flat_hash_map<NodeId, std::unique_ptr<Node>> roots_;
   absl::flat_hash_set<std::unique_ptr<Node>, SpanHash, SpanEqual> spans_;
   absl::btree_set<Node*, SpanLess> ordered_;
+  absl::btree_set<Residency*, StateLess> states_;
 };
 
 }  // namespace everwarm::cache

@@ -45,21 +45,28 @@ void PrintText(const store::DirectoryReport& report, const std::string& dir) {
     std::printf("\nmodel %s  %s, %llu blocks, %llu tokens, %s\n",
                 model.fingerprint.hex().substr(0, kShownDigits).c_str(),
                 GroupsText(model).c_str(),
-                static_cast<unsigned long long>(model.entries),
+                static_cast<unsigned long long>(model.entries - model.states),
                 static_cast<unsigned long long>(model.tokens),
                 FormatBytes(model.bytes).c_str());
+    if (model.states > 0) {
+      std::printf("  and %llu states, %s of these\n",
+                  static_cast<unsigned long long>(model.states),
+                  FormatBytes(model.state_bytes).c_str());
+    }
     if (model.damaged > 0) {
       std::printf("  %llu damaged files\n",
                   static_cast<unsigned long long>(model.damaged));
     }
     if (!model.conversations.empty()) {
-      std::printf("  %-14s %9s %9s %8s %12s  %s\n", "conversation", "tokens",
-                  "in reach", "blocks", "bytes", "last used");
+      std::printf("  %-14s %9s %9s %8s %8s %12s  %s\n", "conversation",
+                  "tokens", "in reach", "blocks", "states", "bytes",
+                  "last used");
     }
     for (const store::StoredConversation& c : model.conversations) {
-      std::printf("  %-14s %9u %9u %8llu %12s  %s\n",
+      std::printf("  %-14s %9u %9u %8llu %8llu %12s  %s\n",
                   c.leaf.hex().substr(0, kShownDigits).c_str(), c.tokens,
                   c.reachable_tokens, static_cast<unsigned long long>(c.blocks),
+                  static_cast<unsigned long long>(c.states),
                   FormatBytes(c.bytes).c_str(), TimeText(c.last_used).c_str());
     }
   }
@@ -85,12 +92,15 @@ void PrintJson(const store::DirectoryReport& report) {
                                {"tokens", c.tokens},
                                {"reachable_tokens", c.reachable_tokens},
                                {"blocks", c.blocks},
+                               {"states", c.states},
                                {"bytes", c.bytes},
                                {"last_used", UnixSeconds(c.last_used)}});
     }
     models.push_back({{"fingerprint", model.fingerprint.hex()},
-                      {"blocks", model.entries},
+                      {"blocks", model.entries - model.states},
+                      {"states", model.states},
                       {"bytes", model.bytes},
+                      {"state_bytes", model.state_bytes},
                       {"tokens", model.tokens},
                       {"damaged", model.damaged},
                       {"conversations", conversations}});

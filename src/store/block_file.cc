@@ -15,6 +15,9 @@
 namespace everwarm::store {
 namespace {
 
+// The shortest span.
+constexpr uint32_t kMinBlockTokens = 16;
+
 constexpr char kMagic[8] = {'E', 'W', 'B', 'L', 'O', 'C', 'K', '\n'};
 
 // Where each field lies in the page. All numbers are little-endian.
@@ -85,7 +88,9 @@ bool AllZero(const std::byte* page, size_t begin, size_t end) {
 
 absl::Status ValidateGeometry(const BlockGeometry& geometry) {
   const uint32_t tokens = geometry.block_tokens();
-  if (tokens < 16 || tokens > kMaxBlockTokens || !std::has_single_bit(tokens)) {
+  if (!geometry.is_state() &&
+      (tokens < kMinBlockTokens || tokens > kMaxBlockTokens ||
+       !std::has_single_bit(tokens))) {
     return absl::InvalidArgumentError(
         absl::StrCat("block of ", tokens, " tokens"));
   }
@@ -116,12 +121,15 @@ absl::Status ValidateGeometry(const BlockGeometry& geometry) {
 absl::Status ValidateHeader(const BlockHeader& header) {
   EW_RETURN_IF_ERROR(ValidateScheme(header.scheme));
   const cache::BlockIdentity& identity = header.identity;
-  const uint32_t block_tokens = header.scheme.geometry.block_tokens();
-  if (identity.tokens.empty() || identity.tokens.size() > block_tokens) {
+  const BlockGeometry& geometry = header.scheme.geometry;
+  const uint32_t most = MostTokens(geometry);
+  if (identity.tokens.empty() || identity.tokens.size() > most) {
     return absl::InvalidArgumentError(absl::StrCat(
-        identity.tokens.size(), " tokens in a block of ", block_tokens));
+        identity.tokens.size(), " tokens in a block of ", most));
   }
-  if (identity.start % block_tokens != 0) {
+  const uint32_t span =
+      geometry.is_state() ? kMinBlockTokens : geometry.block_tokens();
+  if (identity.start % span != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("start ", identity.start, " inside a span"));
   }
@@ -138,6 +146,10 @@ absl::Status ValidateHeader(const BlockHeader& header) {
     return absl::InvalidArgumentError("node id is not that of the tokens");
   }
   return absl::OkStatus();
+}
+
+uint32_t VersionOf(const BlockGeometry& geometry) {
+  return geometry.is_state() ? kStateVersion : kBlockVersion;
 }
 
 absl::Status Damaged(absl::string_view what) {
@@ -157,9 +169,10 @@ absl::Status CheckEnvelope(absl::Span<const std::byte> page) {
     return Damaged("wrong checksum");
   }
   const auto version = Get<uint32_t>(page.data(), kVersionAt);
-  if (version != kFormatVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "block header: format version ", version, ", not ", kFormatVersion));
+  if (version != kBlockVersion && version != kStateVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("block header: format version ", version, ", not ",
+                     kBlockVersion, " or ", kStateVersion));
   }
   return absl::OkStatus();
 }
@@ -194,6 +207,10 @@ PayloadChecksum ChecksumPayload(absl::Span<const std::byte> payload) {
   return {hash.low64, hash.high64};
 }
 
+uint32_t MostTokens(const BlockGeometry& geometry) {
+  return geometry.is_state() ? kMaxBlockTokens : geometry.block_tokens();
+}
+
 absl::Status ValidateScheme(const GroupScheme& scheme) {
   if (scheme.codec.empty() || scheme.codec.size() > kMaxCodecBytes ||
       !std::all_of(scheme.codec.begin(), scheme.codec.end(),
@@ -209,7 +226,7 @@ absl::Status EncodeHeader(const BlockHeader& header, std::byte* page) {
   const BlockGeometry& geometry = header.scheme.geometry;
   std::memset(page, 0, kHeaderBytes);
   std::memcpy(page, kMagic, sizeof(kMagic));
-  Put<uint32_t>(page, kVersionAt, kFormatVersion);
+  Put<uint32_t>(page, kVersionAt, VersionOf(geometry));
   Put<uint32_t>(page, kHeaderBytesAt, kHeaderBytes);
   Put<uint16_t>(page, kGroupAt, identity.key.group);
   Put<uint16_t>(page, kNumPlanesAt,
@@ -252,6 +269,9 @@ absl::StatusOr<BlockHeader> DecodeHeader(absl::Span<const std::byte> bytes) {
   }
   BlockHeader header;
   EW_ASSIGN_OR_RETURN(header.scheme, DecodeScheme(page));
+  if (Get<uint32_t>(page, kVersionAt) != VersionOf(header.scheme.geometry)) {
+    return Damaged("another version's block size");
+  }
   const auto num_tokens = Get<uint32_t>(page, kNumTokensAt);
   if (num_tokens > kMaxBlockTokens) {
     return Damaged(absl::StrCat(num_tokens, " tokens"));

@@ -1,4 +1,6 @@
 // The format of one block's file: a header page and a payload (docs/format.md).
+// A state's file is the same in all but the length of its payload, and is told
+// by its version.
 //
 // Pure functions over bytes: no files here. Whatever is read may be damaged,
 // cut or made by somebody else; no input crashes, and every bound is checked.
@@ -23,7 +25,8 @@ namespace everwarm::store {
 
 // The header is exactly this long; the payload follows it.
 inline constexpr size_t kHeaderBytes = 4096;
-inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr uint32_t kBlockVersion = 1;
+inline constexpr uint32_t kStateVersion = 2;
 
 inline constexpr uint32_t kMaxBlockTokens = 256;
 inline constexpr size_t kMaxPlanes = 16;
@@ -49,6 +52,9 @@ struct GroupScheme {
 };
 // kInvalidArgument: something that a header cannot say.
 absl::Status ValidateScheme(const GroupScheme& scheme);
+// Tokens that one file can stand for. A state's geometry does not say how long
+// a span is.
+uint32_t MostTokens(const BlockGeometry& geometry);
 
 struct BlockHeader {
   cache::BlockIdentity identity;
@@ -59,8 +65,12 @@ struct BlockHeader {
   uint32_t num_tokens() const {
     return static_cast<uint32_t>(identity.tokens.size());
   }
-  // A whole span: the payload is the slot as it is. Else it is a tail, packed.
-  bool full() const { return num_tokens() == scheme.geometry.block_tokens(); }
+  // A whole span, or a state: the payload is the slot as it is. Else it is a
+  // tail, packed.
+  bool full() const {
+    return scheme.geometry.is_state() ||
+           num_tokens() == scheme.geometry.block_tokens();
+  }
   size_t payload_bytes() const {
     return scheme.geometry.PayloadBytes(num_tokens());
   }

@@ -20,10 +20,14 @@ uint64_t BlockIndex::Add(IndexEntry entry) {
   if (nodes_[parent_key].children++ == 0) {
     SetLeaf(parent_key, false);
   }
-  Node& node = nodes_[node_key];
-  node.groups.push_back(entry.id.key.group);
-  if (node.children == 0) {
+  if (entry.is_state) {
     leaves_.insert(OrderOf(entry));
+  } else {
+    Node& node = nodes_[node_key];
+    node.groups.push_back(entry.id.key.group);
+    if (node.children == 0) {
+      leaves_.insert(OrderOf(entry));
+    }
   }
   entry_bytes_ += entry.bytes;
   own_entries_ += entry.id.dir == kOwnDir ? 1 : 0;
@@ -45,10 +49,12 @@ bool BlockIndex::Remove(const FileId& id) {
   limbo_bytes_ += entry.bytes;
   own_entries_ -= id.dir == kOwnDir ? 1 : 0;
 
-  const NodeKey node_key{id.dir, id.key.node};
-  std::vector<GroupIndex>& groups = nodes_[node_key].groups;
-  groups.erase(std::find(groups.begin(), groups.end(), id.key.group));
-  DropNodeIfUnused(node_key);
+  if (!entry.is_state) {
+    const NodeKey node_key{id.dir, id.key.node};
+    std::vector<GroupIndex>& groups = nodes_[node_key].groups;
+    groups.erase(std::find(groups.begin(), groups.end(), id.key.group));
+    DropNodeIfUnused(node_key);
+  }
   const NodeKey parent_key{id.dir, entry.parent};
   if (--nodes_[parent_key].children == 0) {
     SetLeaf(parent_key, true);

@@ -3,7 +3,9 @@
 // The index knows every file that counts against the cap: blocks of our
 // fingerprint, blocks of others, files set aside. Eviction takes files set
 // aside first, then the block that was used longest ago among those that no
-// other block continues: leaves before their ancestors, whoever wrote them.
+// other block continues: leaves before their ancestors, whoever wrote them. A
+// state is always a leaf: its place in the tree is that of its span, but nothing
+// is built on it.
 //
 // Threads:  none of its own; the owner's mutex guards it.
 // Not here: files. The owner removes them and says so.
@@ -43,6 +45,8 @@ struct IndexEntry {
   FileId id;
   // Unknown for another fingerprint's file until its header was read.
   NodeId parent;
+  // As unknown.
+  bool is_state = false;
   Clock::Wall last_used;
   // What the file's own time says; behind last_used until it is touched.
   Clock::Wall file_time;
@@ -110,8 +114,9 @@ class BlockIndex {
  private:
   using NodeKey = std::pair<DirIndex, NodeId>;
   struct Node {
+    // Of blocks.
     std::vector<GroupIndex> groups;
-    // Blocks whose parent this is.
+    // Blocks and states whose parent this is.
     uint32_t children = 0;
   };
   // In the order in which leaves go.

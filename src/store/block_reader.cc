@@ -103,7 +103,7 @@ absl::Status BlockReader::OpenJob(Job& job, std::byte* header_page) {
   const BlockGeometry& geometry =
       state_->options.groups[identity.key.group].geometry;
   const auto tokens = static_cast<uint32_t>(identity.tokens.size());
-  if (tokens == 0 || tokens > geometry.block_tokens()) {
+  if (tokens == 0 || tokens > MostTokens(geometry)) {
     return absl::InvalidArgumentError(absl::StrCat(tokens, " tokens"));
   }
   EW_ASSIGN_OR_RETURN(

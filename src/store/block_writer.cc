@@ -501,6 +501,8 @@ void BlockWriter::CommitItem(const Item& item) {
   }
   state_->index.Add({.id = {kOwnDir, identity.key},
                      .parent = identity.parent,
+                     .is_state = state_->options.groups[identity.key.group]
+                                     .geometry.is_state(),
                      .last_used = state_->index.NextUse(now),
                      .file_time = now,
                      .bytes = item.allocated});

@@ -137,6 +137,7 @@ void DiskBudget::ReadForeignHeaders(DirIndex dir) {
                   const absl::StatusOr<BlockHeader>& header) {
                 if (header.ok()) {
                   entries[i].parent = header->identity.parent;
+                  entries[i].is_state = header->scheme.geometry.is_state();
                   MutexLock lock(state_.mutex);
                   state_.index.Add(entries[i]);
                 }

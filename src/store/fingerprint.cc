@@ -67,8 +67,11 @@ Fingerprint ComputeFingerprint(const FingerprintParts& parts) {
   Sha256 hash;
   AddText(hash, "everwarm-fingerprint-1");
   hash.Update(parts.weights.data(), parts.weights.size());
+  const auto blocks = std::find_if(
+      parts.groups.begin(), parts.groups.end(),
+      [](const GroupScheme& group) { return !group.geometry.is_state(); });
   AddNumber(hash,
-            parts.groups.empty() ? 0 : parts.groups[0].geometry.block_tokens());
+            blocks == parts.groups.end() ? 0 : blocks->geometry.block_tokens());
   AddNumber(hash, parts.groups.size());
   for (const GroupScheme& group : parts.groups) {
     AddText(hash, group.codec);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -20,65 +21,115 @@ struct Node {
   NodeId parent;
   NodeId root;
   TokenPos start = 0;
-  TokenPos tokens = 0;
+  std::vector<TokenId> tokens;
   uint64_t blocks = 0;
   uint64_t bytes = 0;
   Clock::Wall last_used;
   bool leaf = true;
 };
-using Tree = absl::flat_hash_map<NodeId, Node>;
+// A state's file: behind the first tokens of some child of its parent.
+struct State {
+  std::vector<TokenId> tokens;
+  uint64_t bytes = 0;
+};
+struct Tree {
+  absl::flat_hash_map<NodeId, Node> nodes;
+  // By the parent's id.
+  absl::flat_hash_map<NodeId, std::vector<State>> states;
+};
 
 void AddToTree(Tree& tree, const BlockHeader& header, const FileInfo& info) {
   const cache::BlockIdentity& identity = header.identity;
-  Node& node = tree[identity.key.node];
+  if (header.scheme.geometry.is_state()) {
+    tree.states[identity.parent].push_back({identity.tokens, info.allocated});
+    return;
+  }
+  Node& node = tree.nodes[identity.key.node];
   node.parent = identity.parent;
   node.root = identity.root;
   node.start = identity.start;
-  node.tokens = header.num_tokens();
+  node.tokens = identity.tokens;
   ++node.blocks;
   node.bytes += info.allocated;
   node.last_used = std::max(node.last_used, info.modified);
 }
 
-StoredConversation FollowUp(const Tree& tree, const NodeId& leaf) {
-  const Node& last = tree.at(leaf);
+// Counts the states on the way through the node; `last` becomes the greatest
+// position with one of each recurrent group.
+void FollowStates(const Tree& tree, const Node& node, size_t groups,
+                  StoredConversation& result, TokenPos& last) {
+  const auto found = tree.states.find(node.parent);
+  if (found == tree.states.end()) {
+    return;
+  }
+  std::map<TokenPos, size_t> at;
+  for (const State& state : found->second) {
+    if (state.tokens.size() <= node.tokens.size() &&
+        std::equal(state.tokens.begin(), state.tokens.end(),
+                   node.tokens.begin())) {
+      ++result.states;
+      result.bytes += state.bytes;
+      const TokenPos position =
+          node.start + static_cast<TokenPos>(state.tokens.size());
+      if (++at[position] == groups) {
+        last = std::max(last, position);
+      }
+    }
+  }
+}
+
+StoredConversation FollowUp(const Tree& tree, const NodeId& leaf,
+                            size_t recurrent_groups) {
+  const Node& end = tree.nodes.at(leaf);
   StoredConversation result;
-  result.root = last.root;
+  result.root = end.root;
   result.leaf = leaf;
-  result.tokens = last.start + last.tokens;
-  result.last_used = last.last_used;
-  result.reachable_tokens = result.tokens;
+  result.tokens = end.start + static_cast<TokenPos>(end.tokens.size());
+  result.last_used = end.last_used;
+  TokenPos last_state = 0;
+  bool gap = false;
   NodeId id = leaf;
   for (;;) {
-    const auto found = tree.find(id);
-    if (found == tree.end()) {
-      // A gap: nothing behind it can be reached from the start.
-      result.reachable_tokens = 0;
+    const auto found = tree.nodes.find(id);
+    if (found == tree.nodes.end()) {
+      // Nothing behind it can be reached from the start.
+      gap = true;
       break;
     }
-    result.blocks += found->second.blocks;
-    result.bytes += found->second.bytes;
-    if (found->second.start == 0) {
+    const Node& node = found->second;
+    result.blocks += node.blocks;
+    result.bytes += node.bytes;
+    FollowStates(tree, node, recurrent_groups, result, last_state);
+    if (node.start == 0) {
       break;
     }
-    id = found->second.parent;
+    id = node.parent;
+  }
+  if (!gap) {
+    result.reachable_tokens =
+        recurrent_groups > 0 ? last_state : result.tokens;
   }
   return result;
 }
 
 void AddConversations(Tree& tree, StoredFingerprint& report) {
   std::vector<NodeId> parents;
-  for (const auto& [id, node] : tree) {
+  for (const auto& [id, node] : tree.nodes) {
     parents.push_back(node.parent);
   }
   for (const NodeId& parent : parents) {
-    if (const auto found = tree.find(parent); found != tree.end()) {
+    if (const auto found = tree.nodes.find(parent); found != tree.nodes.end()) {
       found->second.leaf = false;
     }
   }
-  for (const auto& [id, node] : tree) {
+  const auto recurrent_groups = static_cast<size_t>(
+      std::count_if(report.groups.begin(), report.groups.end(),
+                    [](const GroupScheme& group) {
+                      return group.geometry.is_state();
+                    }));
+  for (const auto& [id, node] : tree.nodes) {
     if (node.leaf) {
-      report.conversations.push_back(FollowUp(tree, id));
+      report.conversations.push_back(FollowUp(tree, id, recurrent_groups));
     }
   }
   std::sort(report.conversations.begin(), report.conversations.end(),
@@ -97,6 +148,10 @@ void AddEntry(StoredFingerprint& report, Tree& tree, const BlockHeader& header,
     report.groups.resize(size_t{group} + 1);
   }
   report.groups[group] = header.scheme;
+  if (header.scheme.geometry.is_state()) {
+    ++report.states;
+    report.state_bytes += info.allocated;
+  }
   report.oldest_use =
       std::min(report.oldest_use.value_or(info.modified), info.modified);
   report.newest_use =
@@ -125,8 +180,8 @@ void AddFingerprint(Env& env, const std::string& dir, const Digest& digest,
                   ++found.damaged;
                 }
               });
-  for (const auto& [id, node] : tree) {
-    found.tokens += node.tokens;
+  for (const auto& [id, node] : tree.nodes) {
+    found.tokens += node.tokens.size();
   }
   AddConversations(tree, found);
   report.fingerprints.push_back(std::move(found));

@@ -28,19 +28,23 @@ struct StoredConversation {
   NodeId leaf;
   // From the start up to the leaf's last token.
   TokenPos tokens = 0;
-  // The same, as far as blocks are there without a gap from the start. Window
-  // groups keep no more than their last blocks, so less is not damage.
+  // The same, as far as blocks are there without a gap from the start, and
+  // there is a state of each recurrent group. Window groups keep no more than
+  // their last blocks, so less is not damage.
   TokenPos reachable_tokens = 0;
   // Files of the path, those that it shares with others too.
   uint64_t blocks = 0;
-  uint64_t bytes = 0;
+  uint64_t states = 0;
+  uint64_t bytes = 0;  // of both
   Clock::Wall last_used;
 };
 
 struct StoredFingerprint {
   Fingerprint fingerprint;
-  uint64_t entries = 0;
+  uint64_t entries = 0;  // blocks and states
   uint64_t bytes = 0;
+  uint64_t states = 0;
+  uint64_t state_bytes = 0;
   // Of all spans: what conversations or groups share counts once.
   uint64_t tokens = 0;
   // Nothing without entries.

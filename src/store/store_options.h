@@ -23,7 +23,7 @@ struct StoreOptions {
   // Made with mode 0700 when it is absent.
   std::string dir;
   Fingerprint fingerprint;
-  // By GroupIndex.
+  // By GroupIndex; all but states of one block size.
   std::vector<GroupScheme> groups;
 
   // All files in `dir`, whoever wrote them, in bytes on the disk. Never passed.

@@ -205,6 +205,7 @@ void Scan::AddOwn(const BlockKey& key, const FileInfo& info,
     MutexLock lock(state_.mutex);
     state_.index.Add({.id = {kOwnDir, key},
                       .parent = header->identity.parent,
+                      .is_state = header->scheme.geometry.is_state(),
                       .last_used = used,
                       .file_time = info.modified,
                       .bytes = info.allocated});

@@ -18,11 +18,16 @@ absl::Status StoreOptions::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat(groups.size(), " layer groups"));
   }
+  uint32_t block_tokens = 0;
   for (const GroupScheme& group : groups) {
     EW_RETURN_IF_ERROR(ValidateScheme(group));
-    if (group.geometry.block_tokens() != groups[0].geometry.block_tokens()) {
+    if (group.geometry.is_state()) {
+      continue;
+    }
+    if (block_tokens != 0 && group.geometry.block_tokens() != block_tokens) {
       return absl::InvalidArgumentError("groups differ in tokens of a block");
     }
+    block_tokens = group.geometry.block_tokens();
   }
   if (max_bytes == 0 || max_queued_stores == 0 || max_batch_blocks == 0 ||
       reader_tasks == 0 || reads_in_flight == 0) {
