@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cache/kv_cache.h"
+#include "engine/cache_layout.h"
 #include "engine/engine.h"
 #include "engine/token_text.h"
 #include "models/model.h"
@@ -96,14 +97,7 @@ inline cache::KvCache::Config CacheConfigFor(const models::Model& model,
                                              uint64_t target_bytes,
                                              uint64_t hard_cap_bytes) {
   cache::KvCache::Config config;
-  config.layout.block_tokens = model.groups().front().geometry.block_tokens();
-  for (const models::ModelGroup& group : model.groups()) {
-    config.layout.groups.push_back({group.name,
-                                    group.window == 0
-                                        ? cache::GroupKind::kFull
-                                        : cache::GroupKind::kWindow,
-                                    group.window, group.geometry});
-  }
+  config.layout = CacheLayoutOf(model);
   config.ram_target_bytes = target_bytes;
   config.ram_hard_cap_bytes = hard_cap_bytes;
   return config;

@@ -1,6 +1,6 @@
 // A model without weights whose logits depend on every byte of KV that a
-// position may see: one wrong, missing or foreign byte changes what is
-// generated.
+// position may see, and on a state that is a running hash of all tokens so far:
+// one wrong, missing, foreign or stale byte changes what is generated.
 #ifndef EVERWARM_TESTING_FAKE_MODEL_H_
 #define EVERWARM_TESTING_FAKE_MODEL_H_
 
@@ -22,14 +22,20 @@ class FakeModel final : public models::Model {
  public:
   static constexpr uint32_t kVocab = 97;
 
-  // A full group, and a window group when `window` is not 0.
-  explicit FakeModel(uint32_t block_tokens, uint32_t window) {
+  // A full group, a window group when `window` is not 0, and a recurrent group
+  // in front of them with `states`.
+  explicit FakeModel(uint32_t block_tokens, uint32_t window,
+                     bool states = false) {
     info_.name = "fake";
     info_.architecture = "fake";
     info_.vocab_size = kVocab;
     info_.train_context = 1 << 20;
     info_.row_independent = true;
     const BlockGeometry geometry(2, block_tokens, {{1, 8}, {2, 4}});
+    if (states) {
+      AddGroup("recurrent", 0, BlockGeometry(2, 1, {{1, 8}, {1, 24}}), {4, 5});
+      groups_.back().recurrent = true;
+    }
     AddGroup("full", 0, geometry, {0, 1});
     if (window != 0) AddGroup("window", window, geometry, {2, 3});
   }
@@ -100,6 +106,10 @@ class FakeModel final : public models::Model {
              const models::StepRow& row) const {
     for (size_t g = 0; g < groups_.size(); ++g) {
       const BlockGeometry& geometry = groups_[g].geometry;
+      if (groups_[g].recurrent) {
+        GoOn(geometry, sequence.groups[g][0], row);
+        continue;
+      }
       std::byte* slot =
           sequence.groups[g][row.position / geometry.block_tokens()];
       uint64_t h = Mix(g + 1, static_cast<uint64_t>(row.token));
@@ -112,10 +122,33 @@ class FakeModel final : public models::Model {
     }
   }
 
+  // The state after one token more. Position 0 begins with zeros.
+  static void GoOn(const BlockGeometry& geometry, std::byte* slot,
+                   const models::StepRow& row) {
+    ForEachPiece(geometry, slot, 0, [&](std::byte* bytes, uint32_t size) {
+      for (uint32_t at = 0; at < size; at += sizeof(uint64_t)) {
+        uint64_t h = 0;
+        std::memcpy(&h, bytes + at, sizeof h);
+        h = Mix(Mix(h + at, static_cast<uint64_t>(row.token)), row.position);
+        std::memcpy(bytes + at, &h, sizeof h);
+      }
+    });
+  }
+
   uint64_t Read(const models::StepSequence& sequence, TokenPos position) const {
     uint64_t h = 1;
     for (size_t g = 0; g < groups_.size(); ++g) {
       const BlockGeometry& geometry = groups_[g].geometry;
+      if (groups_[g].recurrent) {
+        const std::byte* const state = sequence.groups[g][0];
+        for (size_t at = 0; at < geometry.token_bytes();
+             at += sizeof(uint64_t)) {
+          uint64_t value = 0;
+          std::memcpy(&value, state + at, sizeof value);
+          h = Mix(h, value);
+        }
+        continue;
+      }
       const TokenPos window = groups_[g].window;
       const TokenPos first =
           window == 0 || position < window ? 0 : position - window + 1;

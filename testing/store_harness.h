@@ -23,11 +23,14 @@
 
 namespace everwarm::store {
 
-// Two groups: one whose slot ends in padding, one of a single page.
+// Three groups: one whose slot ends in padding, one of a single page, and
+// states.
 inline std::vector<GroupScheme> SmallGroups() {
   return {{"f16", BlockGeometry(2, 16, {{2, 64}, {2, 96}})},
-          {"q8", BlockGeometry(1, 16, {{1, 32}})}};
+          {"q8", BlockGeometry(1, 16, {{1, 32}})},
+          {"state", BlockGeometry(2, 1, {{1, 96}, {1, 5000}})}};
 }
+inline constexpr GroupIndex kStates = 2;
 
 inline std::vector<BlockGeometry> GeometriesOf(
     const std::vector<GroupScheme>& groups) {
@@ -66,6 +69,14 @@ inline std::vector<cache::BlockIdentity> Chain(uint32_t seed, TokenPos tokens,
     chain.push_back(std::move(identity));
   }
   return chain;
+}
+
+// A state behind the first `tokens` tokens of the block's span.
+inline cache::BlockIdentity StateIn(cache::BlockIdentity identity,
+                                    size_t tokens) {
+  identity.tokens.resize(tokens);
+  identity.key = {ChildId(identity.parent, identity.tokens), kStates};
+  return identity;
 }
 
 // What the block's tokens hold, packed.

@@ -33,6 +33,12 @@ bool HasBlock(const SequenceState& sequence, size_t span,
          span < table.size() && table[span];
 }
 
+// How far a passing state reaches, in multiples of what its position is a
+// multiple of. With 4, there is one no further behind any place than that place
+// is behind the newest: the next multiple of 2^k is at most 2^k behind a place
+// between 2^k and 2 * 2^k, so at most 3 * 2^k.
+constexpr uint64_t kReach = 4;
+
 // Its last one bit: the largest power of two that it is a multiple of.
 TokenPos LowestBit(TokenPos position) { return position & (~position + 1); }
 
@@ -122,7 +128,7 @@ void Publication::Thin(const std::vector<Node*>& path, TokenPos newest) {
     for (Residency& state : node->states) {
       const TokenPos position = node->start + state.state_tokens;
       if (state.passing && position < newest &&
-          newest - position > 2 * uint64_t{LowestBit(position)} &&
+          newest - position > kReach * LowestBit(position) &&
           MayRetire(state)) {
         retention_.Retire(state);
         copies_.Remove(state);

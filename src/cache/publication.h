@@ -49,9 +49,9 @@ class Publication {
   // Of the node that the sequence ends in.
   std::vector<Residency*> ShareStates(SequenceState& sequence, Node* end,
                                       StateUse use);
-  // Passing states stay at about every power of two of the distance to the
-  // newest: what is behind a multiple of 2^k tokens goes when the newest is
-  // more than 2 * 2^k tokens further.
+  // Passing states stay at a few places for each power of two of the distance
+  // to the newest: what is behind a multiple of 2^k tokens goes when the newest
+  // is more than 4 * 2^k tokens further.
   void Thin(const std::vector<Node*>& path, TokenPos newest);
 
   TokenTree& tree_;

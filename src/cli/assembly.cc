@@ -11,6 +11,7 @@
 #include "cache/latest_conversations.h"
 #include "cli/numerics.h"
 #include "cli/progress.h"
+#include "engine/cache_layout.h"
 #include "engine/local_engine.h"
 #include "store/block_store.h"
 #include "store/directory_layout.h"
@@ -23,6 +24,9 @@ namespace {
 constexpr size_t kReaderThreads = 2;
 // Of those on disk, whose text is known to be theirs from the start.
 constexpr size_t kRememberedConversations = 32;
+
+// What states are in, on disk: f32 as it is in memory.
+constexpr char kStateCodec[] = "state";
 
 // Blocks in the writer's hands cannot be given up, so these must leave most of
 // what is between target and hard cap to the rest.
@@ -49,7 +53,8 @@ void WarnIfOpenToOthers(const std::string& dir, const Logger& logger) {
 std::vector<store::GroupScheme> Schemes(const models::Model& model) {
   std::vector<store::GroupScheme> schemes;
   for (const models::ModelGroup& group : model.groups()) {
-    schemes.push_back({group.scheme.name, group.geometry});
+    schemes.push_back(
+        {group.recurrent ? kStateCodec : group.scheme.name, group.geometry});
   }
   return schemes;
 }
@@ -109,12 +114,17 @@ absl::Status Assembly::LoadModel(const ModelOptions& options,
 void Assembly::DescribeKv(const ModelOptions& options,
                           const Logger& logger) const {
   size_t bytes = 0;
+  size_t state_bytes = 0;
   bool windows = false;
   for (const models::ModelGroup& group : model_->groups()) {
-    bytes += group.geometry.token_bytes();
+    (group.recurrent ? state_bytes : bytes) += group.geometry.token_bytes();
     windows = windows || group.window != 0;
   }
   logger->info("keys and values: {}, {} bytes a token", options.kv, bytes);
+  if (state_bytes > 0) {
+    logger->info("recurrent layers: {} bytes a state, one every {} tokens",
+                 state_bytes, options.state_every);
+  }
   if (windows && options.kv_scheme.SparesWindows()) {
     logger->warn("layers with a window keep f16; {} is for the others",
                  options.kv);
@@ -182,14 +192,7 @@ absl::Status Assembly::StartEngine(const ModelOptions& options,
                                    const Clock* clock, const Logger& logger) {
   cache::KvCache::Config config;
   config.fingerprint = fingerprint;
-  config.layout.block_tokens = options.block_tokens;
-  for (const models::ModelGroup& group : model_->groups()) {
-    config.layout.groups.push_back({group.name,
-                                    group.window == 0
-                                        ? cache::GroupKind::kFull
-                                        : cache::GroupKind::kWindow,
-                                    group.window, group.geometry});
-  }
+  config.layout = engine::CacheLayoutOf(*model_);
   config.ram_target_bytes = options.ram_cache_bytes;
   config.ram_hard_cap_bytes = options.ram_hard_cap_bytes;
   config.demote_idle = options.demote_idle_ms;
@@ -213,6 +216,7 @@ absl::Status Assembly::StartEngine(const ModelOptions& options,
   engine_config.context_size = options.context;
   engine_config.max_batch = options.max_batch;
   engine_config.prefill_chunk = options.prefill_chunk;
+  engine_config.state_every = options.state_every;
   engine_config.max_slowdown = options.max_slowdown;
   EW_RETURN_IF_ERROR(engine_config.Validate());
   engine_ = std::make_unique<engine::LocalEngine>(

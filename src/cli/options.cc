@@ -74,6 +74,11 @@ void ModelOptions::Register(CLI::App& app) {
       "Most prompt tokens computed in one step")
       ->check(CLI::Range(1u, 4096u))
       ->capture_default_str();
+  Add(app, "--state-every", state_every,
+      "Tokens between two states that a recurrent model keeps on its way, from "
+      "which an edited prompt goes on; a power of two, 64 at least, 0: none")
+      ->check(CLI::Range(0u, 1u << 24))
+      ->capture_default_str();
   Add(app, "--max-slowdown", max_slowdown,
       "How many times as long running replies may take for a token while "
       "prompts of others are computed")

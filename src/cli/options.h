@@ -24,6 +24,7 @@ struct ModelOptions {
   uint32_t max_batch = 8;
   uint32_t block_tokens = 64;
   uint32_t prefill_chunk = 512;
+  uint32_t state_every = 512;
   double max_slowdown = 3;
   std::string kv = "f16";
   std::string ram_cache = "4GiB";

@@ -137,8 +137,10 @@ class Reply {
 };
 
 struct EngineStats {
-  // Of all layers and groups.
+  // Of all layers and groups that have keys and values.
   uint64_t kv_bytes_per_token = 0;
+  // Of all recurrent layers, at one position.
+  uint64_t state_bytes = 0;
   cache::CacheStats cache;
   cache::TierStats tier;
   uint64_t requests = 0;

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -18,10 +19,14 @@ using std::chrono::milliseconds;
 constexpr milliseconds kIdleTick{1000};
 // The same while somebody waits for the disk.
 constexpr milliseconds kFlushTick{20};
+// States are much larger than the tokens between them are worth below this.
+constexpr uint32_t kLeastStateEvery = 64;
+
 Scheduler::Config SchedulerConfig(const LocalEngine::Config& config,
                                   uint32_t context_size) {
   return {context_size,
           config.max_batch,
+          config.state_every,
           {config.max_slowdown, config.prefill_chunk}};
 }
 
@@ -54,6 +59,12 @@ absl::Status LocalEngine::Config::Validate() const {
   if (max_batch == 0 || prefill_chunk == 0) {
     return absl::InvalidArgumentError(
         "batch and prefill sizes must be at least 1");
+  }
+  if (state_every != 0 &&
+      (state_every < kLeastStateEvery || !std::has_single_bit(state_every))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "states every ", state_every, " tokens: not a power of two from ",
+        kLeastStateEvery, " on, and not 0"));
   }
   if (!(max_slowdown >= 1)) {
     return absl::InvalidArgumentError(
@@ -295,7 +306,8 @@ void LocalEngine::PublishStats() {
   const Scheduler::Counts& counts = scheduler_.counts();
   EngineStats stats;
   for (const models::ModelGroup& group : parts_.model->groups()) {
-    stats.kv_bytes_per_token += group.geometry.token_bytes();
+    (group.recurrent ? stats.state_bytes : stats.kv_bytes_per_token) +=
+        group.geometry.token_bytes();
   }
   stats.cache = parts_.cache->stats();
   stats.finished = counts.finished;

@@ -55,6 +55,9 @@ class LocalEngine final : public Engine {
     uint32_t max_waiting = 256;
     // Most prompt tokens in one step.
     uint32_t prefill_chunk = 512;
+    // Tokens between two states that a recurrent model leaves on its way; a
+    // power of two, 64 at least, or 0: none.
+    uint32_t state_every = 512;
     // A running reply's time from token to token, while prompts are computed
     // beside it, may be so many times what it is otherwise.
     double max_slowdown = 3;

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/cache_layout.h"
 #include "engine/step_policy.h"
 
 namespace everwarm::engine {
@@ -12,15 +13,14 @@ namespace {
 
 using Phase = Generation::Phase;
 
-// Blocks a long reply fills between two publications.
-constexpr TokenPos kBlocksPerPublication = 4;
 // Blocks by which a request may grow before the room it was given is full.
 constexpr TokenPos kBlocksToGrow = 4;
 
-bool ResumesAnywhere(const models::Model& model) {
-  return std::all_of(
-      model.groups().begin(), model.groups().end(),
-      [](const models::ModelGroup& group) { return group.window == 0; });
+// Requires: its sequence is ready.
+PublicationPoints::Prompt PromptOf(Generation& generation) {
+  const cache::Reuse& reuse = generation.sequence()->reuse();
+  return {static_cast<TokenPos>(generation.request().prompt.size()),
+          generation.request().boundary, reuse.cached, reuse.matched};
 }
 
 // It computes its prompt, or is about to.
@@ -41,8 +41,8 @@ auto PlaceOf(Entries& entries, uint64_t arrival) {
 Scheduler::Scheduler(const Config& config, Parts parts)
     : config_(config),
       parts_(std::move(parts)),
-      block_tokens_(parts_.model->groups().front().geometry.block_tokens()),
-      publish_as_it_fills_(ResumesAnywhere(*parts_.model)),
+      block_tokens_(CacheLayoutOf(*parts_.model).block_tokens),
+      points_(CacheLayoutOf(*parts_.model), config.state_every),
       endings_(parts_.cache, parts_.clock),
       pacer_(config.pace) {}
 
@@ -233,10 +233,8 @@ std::vector<uint32_t> Scheduler::Plan() {
     replies += decoding ? 1 : 0;
     StepCandidate candidate{decoding, generation.sequence()->length(),
                             static_cast<uint32_t>(generation.left())};
-    if (const TokenPos boundary = generation.request().boundary;
-        candidate.length < boundary) {
-      candidate.border = boundary;
-    }
+    candidate.border = points_.Next(PromptOf(generation), candidate.length)
+                           .value_or(StepCandidate::kNoBorder);
     for (const Entry& other : running_) {
       if (other.following.has_value() &&
           other.following->leader == running_[i].arrival &&
@@ -315,7 +313,8 @@ void Scheduler::Pause(Entry& entry) {
   Generation& generation = *entry.generation;
   cache::Sequence& sequence = *generation.sequence();
   if (sequence.ready() && sequence.length() > 0) {
-    parts_.cache->Publish(sequence);
+    // It goes on from there once, and then further.
+    parts_.cache->Publish(sequence, cache::StateUse::kPassing);
   }
   generation.Pause();
   crowded_ = true;
@@ -366,29 +365,31 @@ void Scheduler::TakeResult(const Batch::Part& part,
   }
   if (generation.phase() == Phase::kFinished) {
     Settle(generation);
-  } else if (ShouldPublish(generation, prefill, prompt_done)) {
-    parts_.cache->Publish(sequence);
+    return;
+  }
+  using Stage = PublicationPoints::Stage;
+  const Stage stage = prompt_done ? Stage::kPromptDone
+                      : prefill   ? Stage::kPrompt
+                                  : Stage::kReply;
+  if (const std::optional<cache::StateUse> states =
+          Publication(generation, stage)) {
+    parts_.cache->Publish(sequence, *states);
   }
 }
 
-bool Scheduler::ShouldPublish(const Generation& generation, bool prefill,
-                              bool prompt_done) const {
+std::optional<cache::StateUse> Scheduler::Publication(
+    Generation& generation, PublicationPoints::Stage stage) const {
   const TokenPos length = generation.length();
-  if (prompt_done || (prefill && length == generation.request().boundary)) {
-    return true;
+  if (stage != PublicationPoints::Stage::kReply &&
+      std::any_of(running_.begin(), running_.end(), [&](const Entry& entry) {
+        return entry.following.has_value() &&
+               entry.following->border == length &&
+               entry.generation->phase() == Phase::kFollowing;
+      })) {
+    // Somebody waits for just that much.
+    return cache::StateUse::kKept;
   }
-  const TokenPos every =
-      prefill ? block_tokens_ : block_tokens_ * kBlocksPerPublication;
-  if (publish_as_it_fills_ && length % every == 0) {
-    return true;
-  }
-  // Somebody waits for just that much.
-  return prefill &&
-         std::any_of(running_.begin(), running_.end(), [&](const Entry& entry) {
-           return entry.following.has_value() &&
-                  entry.following->border == length &&
-                  entry.generation->phase() == Phase::kFollowing;
-         });
+  return points_.At(PromptOf(generation), length, stage);
 }
 
 // --- Ends ---

@@ -32,6 +32,7 @@
 #include "cache/kv_cache.h"
 #include "engine/batch.h"
 #include "engine/generation.h"
+#include "engine/publication_points.h"
 #include "engine/reply_endings.h"
 #include "engine/shared_prefixes.h"
 #include "engine/step_pacer.h"
@@ -48,6 +49,9 @@ class Scheduler {
     uint32_t context_size = 8192;
     // Requests that have their turn at once.
     uint32_t max_batch = 8;
+    // Tokens between two states that a recurrent model leaves on its way; a
+    // power of two, or 0: none.
+    uint32_t state_every = 512;
     StepPacer::Options pace;
   };
   // All outlive the scheduler.
@@ -121,8 +125,8 @@ class Scheduler {
   void Pause(Entry& entry);
   void Compute();
   void TakeResult(const Batch::Part& part, absl::Span<const float> logits);
-  bool ShouldPublish(const Generation& generation, bool prefill,
-                     bool prompt_done) const;
+  std::optional<cache::StateUse> Publication(
+      Generation& generation, PublicationPoints::Stage stage) const;
   // It is over: publishes, gives its blocks back, and ends its reply.
   void Settle(Generation& generation);
   // Of `tokens` it says how much is durable.
@@ -134,9 +138,7 @@ class Scheduler {
   const Config config_;
   const Parts parts_;
   const TokenPos block_tokens_;
-  // Full and latent groups can be resumed anywhere, so blocks may be published
-  // as they fill; other groups only gain from chosen positions.
-  const bool publish_as_it_fills_;
+  const PublicationPoints points_;
 
   // Both in order of arrival.
   std::deque<Entry> waiting_;

@@ -1,5 +1,3 @@
-// The scheduler without threads: the test says when a step is computed, what
-// the disk does and what time it is.
 #include "engine/scheduler.h"
 
 #include <gtest/gtest.h>
@@ -12,132 +10,22 @@
 #include <utility>
 #include <vector>
 
-#include "cache/kv_cache.h"
-#include "engine/reply_channel.h"
-#include "testing/engine_harness.h"
-#include "testing/fake_clock.h"
-#include "testing/fake_model.h"
-#include "testing/fake_tier.h"
+#include "testing/scheduler_world.h"
 
 namespace everwarm::engine {
 namespace {
 
-using std::chrono::milliseconds;
-
-constexpr uint32_t kBlock = 16;
-constexpr uint64_t kSlot = 4096;
-constexpr uint64_t kPlenty = 64 << 20;
-
-struct WorldOptions {
-  uint32_t window = 0;
-  uint32_t max_batch = 8;
-  uint32_t chunk = 64;
-  uint64_t target_bytes = kPlenty;
-  uint64_t hard_cap_bytes = kPlenty;
-  uint32_t context_size = 1 << 14;
-};
-
-class World {
- public:
-  explicit World(const WorldOptions& options)
-      : options_(options),
-        model_(kBlock, options.window),
-        pool_(GeometriesOf(model_)),
-        tier_(&pool_),
-        cache_(CacheConfigFor(model_, options.target_bytes,
-                              options.hard_cap_bytes),
-               &pool_, &tier_, &clock_, NullLogger()),
-        scheduler_(
-            {options.context_size, options.max_batch, {3, options.chunk}},
-            {&model_, &cache_, &clock_, NullLogger()}) {
-    // A step takes its time.
-    model_.on_step = [this](const models::StepInput& input) {
-      clock_.Advance(milliseconds(10) + milliseconds(1) * input.rows.size());
-      if (on_step) {
-        on_step(input);
-      }
-    };
-  }
-
-  Scheduler& scheduler() { return scheduler_; }
-  const Scheduler::Counts& counts() { return scheduler_.counts(); }
-  cache::KvCache& cache() { return cache_; }
-  cache::BlockPool& pool() { return pool_; }
-  cache::FakeTier& tier() { return tier_; }
-  FakeClock& clock() { return clock_; }
-
-  using Channel = std::shared_ptr<ReplyChannel>;
-  Channel Ask(std::vector<TokenId> prompt, uint32_t max_tokens) {
-    auto channel = std::make_shared<ReplyChannel>();
-    scheduler_.Add(std::make_unique<Generation>(
-        GreedyRequest(std::move(prompt), max_tokens), channel, &text_,
-        &clock_));
-    return channel;
-  }
-  // One turn of the engine's loop, with a disk that is done with all it was
-  // given.
-  bool Turn() {
-    tier_.CompleteLoads();
-    if (disk_works) {
-      tier_.CompleteStores();
-    }
-    cache_.Poll();
-    scheduler_.DropCancelled(false);
-    const bool computed = scheduler_.Step();
-    // Nothing can be taken from a disk that has it in its hands.
-    EXPECT_LE(pool_.used_bytes(),
-              options_.hard_cap_bytes + tier_.stores().size() * kSlot);
-    return computed;
-  }
-  void RunAll() {
-    for (int turns = 0; !scheduler_.idle(); ++turns) {
-      Turn();
-      ASSERT_LT(turns, 100000) << "it does not end";
-    }
-  }
-  static Outcome Read(const Channel& channel) {
-    return CollectOutcome([&] { return channel->Next(milliseconds(0)); });
-  }
-  Outcome Answer(std::vector<TokenId> prompt, uint32_t max_tokens) {
-    const Channel channel = Ask(std::move(prompt), max_tokens);
-    RunAll();
-    return Read(channel);
-  }
-
-  std::function<void(const models::StepInput&)> on_step;
-  bool disk_works = true;
-
- private:
-  const WorldOptions options_;
-  FakeModel model_;
-  FakeTokenText text_;
-  FakeClock clock_;
-  cache::BlockPool pool_;
-  cache::FakeTier tier_;
-  cache::KvCache cache_;
-  Scheduler scheduler_;
-};
-
-// The text of a world that has never seen anything.
-std::string Cold(const std::vector<TokenId>& prompt, uint32_t max_tokens,
-                 uint32_t window) {
-  return World({.window = window}).Answer(prompt, max_tokens).text;
+uint64_t NumGroups(const Groups& groups) {
+  return 1 + (groups.window > 0 ? 1 : 0) + (groups.states ? 1 : 0);
 }
 
-std::vector<TokenId> With(std::vector<TokenId> prefix, size_t more,
-                          TokenId seed) {
-  for (size_t i = 0; i < more; ++i) {
-    prefix.push_back(static_cast<TokenId>((i * 7 + seed) % kEndToken));
-  }
-  return prefix;
-}
-
-class SchedulerTest : public testing::TestWithParam<uint32_t> {};
-INSTANTIATE_TEST_SUITE_P(FullAndWindow, SchedulerTest,
-                         testing::Values(0u, 40u));
+class SchedulerTest : public testing::TestWithParam<Groups> {};
+INSTANTIATE_TEST_SUITE_P(AllKinds, SchedulerTest,
+                         testing::Values(Groups{0, false}, Groups{40, false},
+                                         Groups{0, true}, Groups{40, true}));
 
 TEST_P(SchedulerTest, SixteenAtOnceOnANewPrefixComputeItOnce) {
-  World world({.window = GetParam()});
+  World world({.groups = GetParam()});
   const auto prefix = SomePrompt(333, 1);
   std::vector<World::Channel> channels;
   for (TokenId i = 0; i < 16; ++i) {
@@ -155,7 +43,7 @@ TEST_P(SchedulerTest, SixteenAtOnceOnANewPrefixComputeItOnce) {
 }
 
 TEST_P(SchedulerTest, FollowersOfDifferentLengthsTakeWhatTheyShare) {
-  World world({.window = GetParam()});
+  World world({.groups = GetParam()});
   const auto prefix = SomePrompt(300, 2);
   std::vector<std::vector<TokenId>> prompts = {With(prefix, 200, 1)};
   for (const size_t cut : {100u, 170u, 171u, 300u, 450u}) {
@@ -177,7 +65,7 @@ TEST_P(SchedulerTest, FollowersOfDifferentLengthsTakeWhatTheyShare) {
 }
 
 TEST_P(SchedulerTest, AFollowerTakesOverFromALeaderThatIsCancelled) {
-  World world({.window = GetParam()});
+  World world({.groups = GetParam()});
   const auto prefix = SomePrompt(400, 3);
   std::vector<World::Channel> channels;
   for (TokenId i = 0; i < 4; ++i) {
@@ -201,7 +89,7 @@ TEST_P(SchedulerTest, AFollowerTakesOverFromALeaderThatIsCancelled) {
 }
 
 TEST_P(SchedulerTest, ACancelledPrefillIsGoneOnWithWhereItGotTo) {
-  World world({.window = GetParam()});
+  World world({.groups = GetParam()});
   const auto prompt = SomePrompt(400, 4);
   auto channel = world.Ask(prompt, 5);
   world.Turn();
@@ -218,7 +106,7 @@ TEST_P(SchedulerTest, CancellingAnywhereDisturbsNobody) {
   const auto prefix = SomePrompt(100, 5);
   const std::string expected = Cold(With(prefix, 30, 1), 30, GetParam());
   for (int turn = 0; turn < 40; ++turn) {
-    World world({.window = GetParam(), .max_batch = 2});
+    World world({.groups = GetParam(), .max_batch = 2});
     auto victim = world.Ask(With(prefix, 60, 2), 20);
     auto other = world.Ask(With(prefix, 30, 1), 30);
     auto third = world.Ask(With(prefix, 30, 1), 30);
@@ -237,7 +125,7 @@ TEST_P(SchedulerTest, CancellingAnywhereDisturbsNobody) {
 }
 
 TEST_P(SchedulerTest, ACachedRequestDoesNotWaitBehindAColdOne) {
-  World world({.window = GetParam()});
+  World world({.groups = GetParam()});
   const auto cached = SomePrompt(300, 6);
   world.Answer(cached, 1);
   auto cold = world.Ask(SomePrompt(3000, 7), 1);
@@ -253,7 +141,7 @@ TEST_P(SchedulerTest, ACachedRequestDoesNotWaitBehindAColdOne) {
 }
 
 TEST_P(SchedulerTest, TurnsAreGivenInOrderOfArrival) {
-  World world({.window = GetParam(), .max_batch = 1});
+  World world({.groups = GetParam(), .max_batch = 1});
   std::vector<TokenId> first_tokens;
   world.on_step = [&](const models::StepInput& input) {
     if (input.rows[0].position == 0) {
@@ -268,7 +156,7 @@ TEST_P(SchedulerTest, TurnsAreGivenInOrderOfArrival) {
 }
 
 TEST_P(SchedulerTest, RunningRepliesKeepTheirPaceBesideALongPrompt) {
-  World world({.window = GetParam(), .chunk = 512});
+  World world({.groups = GetParam(), .chunk = 512});
   auto reply = world.Ask(SomePrompt(20, 8), 3000);
   std::vector<Clock::Monotonic> tokens;
   world.on_step = [&](const models::StepInput& input) {
@@ -304,9 +192,9 @@ TEST_P(SchedulerTest, RunningRepliesKeepTheirPaceBesideALongPrompt) {
 
 TEST_P(SchedulerTest, RequestsThatHaveNoRoomTogetherAllGetTheirTexts) {
   // A request alone takes up to 19 blocks of a group.
-  const uint64_t groups = GetParam() == 0 ? 1 : 2;
+  const uint64_t groups = NumGroups(GetParam());
   for (const bool disk_works : {true, false}) {
-    World world({.window = GetParam(),
+    World world({.groups = GetParam(),
                  .chunk = 32,
                  .target_bytes = 10 * kSlot * groups,
                  .hard_cap_bytes = 40 * kSlot * groups});
@@ -329,10 +217,13 @@ TEST_P(SchedulerTest, RequestsThatHaveNoRoomTogetherAllGetTheirTexts) {
 }
 
 TEST_P(SchedulerTest, APausedReplyComesBackFromTheDiskToTheLastToken) {
-  World world({.window = GetParam(),
+  // Both begin; the longer one is alone in the end.
+  const uint64_t window_slots = GetParam().window > 0 ? 8 : 0;
+  const uint64_t state_slots = GetParam().states ? 4 + window_slots / 2 : 0;
+  World world({.groups = GetParam(),
                .chunk = 32,
                .target_bytes = 0,
-               .hard_cap_bytes = (GetParam() == 0 ? 24 : 32) * kSlot});
+               .hard_cap_bytes = (24 + window_slots + state_slots) * kSlot});
   auto first = world.Ask(SomePrompt(30, 1), 250);
   auto second = world.Ask(SomePrompt(30, 2), 120);
   world.RunAll();
@@ -346,14 +237,14 @@ TEST_P(SchedulerTest, APausedReplyComesBackFromTheDiskToTheLastToken) {
 }
 
 TEST_P(SchedulerTest, RequestsWaitWhereTheyWouldHaveNoRoom) {
-  const uint64_t groups = GetParam() == 0 ? 1 : 2;
-  World world({.window = GetParam(),
+  const uint64_t groups = NumGroups(GetParam());
+  World world({.groups = GetParam(),
                .target_bytes = 40 * kSlot * groups,
                .hard_cap_bytes = 40 * kSlot * groups});
   auto first = world.Ask(SomePrompt(400, 1), 100);
   auto second = world.Ask(SomePrompt(400, 2), 100);
   world.Turn();
-  EXPECT_EQ(world.scheduler().running(), GetParam() == 0 ? 1u : 2u);
+  EXPECT_EQ(world.scheduler().running(), groups == 1 ? 1u : 2u);
   world.RunAll();
   EXPECT_EQ(World::Read(first).usage.completion_tokens, 100u);
   EXPECT_EQ(World::Read(second).usage.completion_tokens, 100u);
@@ -372,8 +263,8 @@ TEST(FittingContextTest, TheContextIsWhatTheRamForOneRequestHolds) {
 }
 
 TEST_P(SchedulerTest, ARequestAloneIsNeverPaused) {
-  const uint64_t groups = GetParam() == 0 ? 1 : 2;
-  World world({.window = GetParam(),
+  const uint64_t groups = NumGroups(GetParam());
+  World world({.groups = GetParam(),
                .target_bytes = 0,
                .hard_cap_bytes = 32 * kSlot * groups,
                .context_size = 500});
@@ -397,8 +288,8 @@ TEST_P(SchedulerTest, WhateverComesEveryTextIsRightAndNothingLeaks) {
   }
   for (uint32_t seed = 1; seed <= 6; ++seed) {
     std::mt19937 random(seed);
-    const uint64_t groups = GetParam() == 0 ? 1 : 2;
-    World world({.window = GetParam(),
+    const uint64_t groups = NumGroups(GetParam());
+    World world({.groups = GetParam(),
                  .max_batch = 1 + static_cast<uint32_t>(random() % 8),
                  .chunk = 8 + static_cast<uint32_t>(random() % 100),
                  .target_bytes = (random() % 40) * kSlot * groups,

@@ -16,6 +16,7 @@ Json ModelJson(const StatsInput& input) {
           {"train_context_tokens", model.train_context},
           {"weight_bytes", model.weight_bytes},
           {"kv_bytes_per_token", input.engine.kv_bytes_per_token},
+          {"state_bytes", input.engine.state_bytes},
           {"row_independent", model.row_independent}};
 }
 
@@ -35,11 +36,16 @@ Json RamJson(const cache::CacheStats& stats) {
           {"hard_cap_bytes", stats.ram_hard_cap_bytes},
           {"nodes", stats.nodes},
           {"sessions", stats.sessions},
-          {"cached_blocks", stats.cached_blocks_in_ram},
+          {"cached_blocks",
+           stats.cached_blocks_in_ram - stats.cached_states_in_ram},
+          {"cached_states", stats.cached_states_in_ram},
           {"dirty_blocks", stats.dirty_blocks},
           {"demoted_blocks", stats.demoted_blocks},
           {"lost_blocks", stats.lost_blocks},
-          {"tail_copies", stats.tail_copies}};
+          {"tail_copies", stats.tail_copies},
+          {"state_copies", stats.state_copies},
+          {"published_states", stats.published_states},
+          {"thinned_states", stats.thinned_states}};
 }
 
 Json SsdJson(const cache::TierStats& stats) {

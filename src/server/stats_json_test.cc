@@ -53,6 +53,10 @@ TEST(StatsJsonTest, AFlushShowsItsEvidence) {
 TEST(StatsJsonTest, EveryCounterIsShownInItsGroup) {
   engine::EngineStats stats;
   stats.kv_bytes_per_token = 23040;
+  stats.state_bytes = 11;
+  stats.cache.cached_blocks_in_ram = 14;
+  stats.cache.cached_states_in_ram = 2;
+  stats.cache.published_states = 13;
   stats.requests = 1;
   stats.waiting = 2;
   stats.prompt_tokens = 3;
@@ -75,6 +79,10 @@ TEST(StatsJsonTest, EveryCounterIsShownInItsGroup) {
   EXPECT_EQ(json["model"]["architecture"], "llama");
   EXPECT_EQ(json["model"]["context_tokens"], 4096);
   EXPECT_EQ(json["model"]["kv_bytes_per_token"], 23040);
+  EXPECT_EQ(json["model"]["state_bytes"], 11);
+  EXPECT_EQ(json["ram_cache"]["cached_blocks"], 12);
+  EXPECT_EQ(json["ram_cache"]["cached_states"], 2);
+  EXPECT_EQ(json["ram_cache"]["published_states"], 13);
   EXPECT_EQ(json["requests"]["accepted"], 1);
   EXPECT_EQ(json["requests"]["waiting"], 2);
   EXPECT_EQ(json["requests"]["open"], 10);

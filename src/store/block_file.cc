@@ -124,8 +124,8 @@ absl::Status ValidateHeader(const BlockHeader& header) {
   const BlockGeometry& geometry = header.scheme.geometry;
   const uint32_t most = MostTokens(geometry);
   if (identity.tokens.empty() || identity.tokens.size() > most) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        identity.tokens.size(), " tokens in a block of ", most));
+    return absl::InvalidArgumentError(
+        absl::StrCat(identity.tokens.size(), " tokens in a block of ", most));
   }
   const uint32_t span =
       geometry.is_state() ? kMinBlockTokens : geometry.block_tokens();

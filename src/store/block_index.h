@@ -4,8 +4,8 @@
 // fingerprint, blocks of others, files set aside. Eviction takes files set
 // aside first, then the block that was used longest ago among those that no
 // other block continues: leaves before their ancestors, whoever wrote them. A
-// state is always a leaf: its place in the tree is that of its span, but nothing
-// is built on it.
+// state is always a leaf: its place in the tree is that of its span, but
+// nothing is built on it.
 //
 // Threads:  none of its own; the owner's mutex guards it.
 // Not here: files. The owner removes them and says so.

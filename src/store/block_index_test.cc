@@ -52,6 +52,24 @@ TEST(BlockIndexTest, LeavesGoBeforeTheirAncestorsWhateverTheirAge) {
   EXPECT_EQ(index.bytes(), 0u);
 }
 
+TEST(BlockIndexTest, AStateGoesByItsAgeAloneAndKeepsItsParents) {
+  BlockIndex index;
+  index.Add(Entry(1, 0, 5));
+  index.Add(Entry(2, 1, 6));
+  index.Add(Entry(3, 2, 7));
+  // Of the same span as node 2's block, which has children.
+  IndexEntry interior = Entry(2, 1, 1, 10, 1);
+  interior.is_state = true;
+  index.Add(interior);
+  // In the middle of the last span; nothing but its parents holds it.
+  IndexEntry last = Entry(9, 2, 8, 10, 1);
+  last.is_state = true;
+  index.Add(last);
+  EXPECT_EQ(index.OldestLeaf({})->id, Id(2, 1));
+  EXPECT_EQ(Order(index), (std::vector<int>{2, 3, 9, 2, 1}));
+  EXPECT_EQ(index.bytes(), 0u);
+}
+
 TEST(BlockIndexTest, TheOrderOfArrivalDoesNotMatter) {
   BlockIndex index;
   index.Add(Entry(4, 2, 9));

@@ -499,13 +499,14 @@ void BlockWriter::CommitItem(const Item& item) {
   if (const auto replaced = state_->index.RemoveLoose(item.final_path)) {
     state_->index.Settle(replaced->bytes);
   }
-  state_->index.Add({.id = {kOwnDir, identity.key},
-                     .parent = identity.parent,
-                     .is_state = state_->options.groups[identity.key.group]
-                                     .geometry.is_state(),
-                     .last_used = state_->index.NextUse(now),
-                     .file_time = now,
-                     .bytes = item.allocated});
+  state_->index.Add(
+      {.id = {kOwnDir, identity.key},
+       .parent = identity.parent,
+       .is_state =
+           state_->options.groups[identity.key.group].geometry.is_state(),
+       .last_used = state_->index.NextUse(now),
+       .file_time = now,
+       .bytes = item.allocated});
   state_->index.Release(item.reserved);
   ++state_->counters.stored;
   state_->counters.stored_bytes += item.allocated;

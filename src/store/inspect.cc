@@ -106,8 +106,7 @@ StoredConversation FollowUp(const Tree& tree, const NodeId& leaf,
     id = node.parent;
   }
   if (!gap) {
-    result.reachable_tokens =
-        recurrent_groups > 0 ? last_state : result.tokens;
+    result.reachable_tokens = recurrent_groups > 0 ? last_state : result.tokens;
   }
   return result;
 }
@@ -122,11 +121,9 @@ void AddConversations(Tree& tree, StoredFingerprint& report) {
       found->second.leaf = false;
     }
   }
-  const auto recurrent_groups = static_cast<size_t>(
-      std::count_if(report.groups.begin(), report.groups.end(),
-                    [](const GroupScheme& group) {
-                      return group.geometry.is_state();
-                    }));
+  const auto recurrent_groups = static_cast<size_t>(std::count_if(
+      report.groups.begin(), report.groups.end(),
+      [](const GroupScheme& group) { return group.geometry.is_state(); }));
   for (const auto& [id, node] : tree.nodes) {
     if (node.leaf) {
       report.conversations.push_back(FollowUp(tree, id, recurrent_groups));

@@ -62,6 +62,34 @@ TEST(InspectTest, SharedPrefixesCountOnceAndGapsAreSeen) {
   }
 }
 
+TEST(InspectTest, StatesSayHowFarAConversationIsInReach) {
+  StoreHarness h;
+  ASSERT_TRUE(h.Open().ok());
+  const auto chain = Chain(1, 44, TestFingerprint(1));
+  h.StoreAll(chain);
+  h.StoreAll(
+      {StateIn(chain[0], 16), StateIn(chain[1], 5), StateIn(chain[2], 12)});
+  // Behind what is no beginning of this conversation.
+  cache::BlockIdentity other = chain[1];
+  other.tokens[3] += 1;
+  h.StoreAll({StateIn(other, 7)});
+  auto report = InspectDirectory(h.env, "/cache");
+  ASSERT_TRUE(report.ok());
+  const StoredFingerprint& model = report->fingerprints[0];
+  EXPECT_EQ(model.entries, 7u);
+  EXPECT_EQ(model.states, 4u);
+  EXPECT_EQ(model.state_bytes, 4 * (4096u + 12288u));
+  EXPECT_EQ(model.tokens, 44u);
+  ASSERT_EQ(model.conversations.size(), 1u);
+  EXPECT_EQ(model.conversations[0].tokens, 44u);
+  EXPECT_EQ(model.conversations[0].reachable_tokens, 44u);
+  EXPECT_EQ(model.conversations[0].blocks, 3u);
+  EXPECT_EQ(model.conversations[0].states, 3u);
+  ASSERT_TRUE(h.env.Unlink(h.PathOf(StateIn(chain[2], 12))).ok());
+  report = InspectDirectory(h.env, "/cache");
+  EXPECT_EQ(report->fingerprints[0].conversations[0].reachable_tokens, 21u);
+}
+
 TEST(InspectTest, CountsDamageTempAndSetAsideFilesAndChangesNothing) {
   StoreHarness h;
   ASSERT_TRUE(h.Open().ok());

@@ -35,6 +35,18 @@ void PublishMore(World& world) {
   world.Flush();
 }
 
+// States on the way, most of which go again.
+void TravelFar(World& world) {
+  const auto sequence = world.Take(Range(4000, 320), "");
+  for (TokenId first = 4000; first < 4320; first += 32) {
+    world.Extend(*sequence, Range(first, 32), {}, "");
+    world.Publish(*sequence, "", cache::StateUse::kPassing);
+    world.Settle();
+  }
+  world.Publish(*sequence, "");
+  world.Flush();
+}
+
 void StartAndPublish(World& world) {
   world.Open();
   if (world.running()) {
@@ -167,12 +179,20 @@ bool StopOnce(const Scene& scene, int call, Unsynced unsynced, uint64_t seed,
 
 std::vector<Scene> AllScenes() {
   std::vector<Scene> scenes;
-  for (const bool window : {false, true}) {
-    const std::string suffix = window ? " (window model)" : "";
-    const WorldOptions plain =
-        Options(window ? cache::FullAndWindow() : cache::FullOnly());
+  struct Kind {
+    std::string suffix;
+    cache::CacheLayout layout;
+    // What all that a scene generates at once takes.
+    uint64_t files;
+  };
+  const std::vector<Kind> kinds = {
+      {"", cache::FullOnly(), 14},
+      {" (window model)", cache::FullAndWindow(), 26},
+      {" (recurrent model)", cache::FullAndState(), 18}};
+  for (const auto& [suffix, layout, files] : kinds) {
+    const WorldOptions plain = Options(layout);
     WorldOptions capped = plain;
-    capped.ssd_bytes = (window ? 26 : 14) * 8192 + 3 * 8192;
+    capped.ssd_bytes = files * 8192 + 3 * 8192;
     WorldOptions small_queue = plain;
     small_queue.max_queued_stores = 3;
     small_queue.max_batch_blocks = 2;
@@ -192,6 +212,9 @@ std::vector<Scene> AllScenes() {
         {"adopt" + suffix, plain, StoreSomeAndClose, StartAndPublish});
     scenes.push_back(
         {"close" + suffix, small_queue, StoreSome, PublishFlushAndClose});
+    if (HasStates(layout)) {
+      scenes.push_back({"thin" + suffix, plain, StoreSome, TravelFar});
+    }
   }
   return scenes;
 }

@@ -27,12 +27,18 @@ struct Live {
 WorldOptions RandomOptions(std::mt19937_64& random, Logger logger) {
   WorldOptions options;
   options.logger = std::move(logger);
-  switch (random() % 3) {
+  switch (random() % 5) {
     case 0:
       options.layout = cache::FullOnly();
       break;
     case 1:
       options.layout = cache::FullAndWindow();
+      break;
+    case 2:
+      options.layout = cache::FullAndState();
+      break;
+    case 3:
+      options.layout = cache::WindowAndTwoStates();
       break;
     default:
       options.layout = cache::ThreeGroups();
@@ -203,7 +209,9 @@ class History {
     if (live == nullptr) {
       return;
     }
-    world_.Publish(*live->sequence, live->name_space);
+    world_.Publish(
+        *live->sequence, live->name_space,
+        Below(3) == 0 ? cache::StateUse::kPassing : cache::StateUse::kKept);
     CheckOne(*live);
     const absl::Span<const TokenId> tokens = live->sequence->tokens();
     known_.push_back({{tokens.begin(), tokens.end()}, live->name_space});

@@ -44,7 +44,7 @@ TEST(HistoryTest, NothingWrongIsServedAndNothingAcknowledgedIsLost) {
     EXPECT_GT(counts.crashes, 2 * kHistories);
     EXPECT_GT(counts.damages, kHistories / 5);
     EXPECT_GT(counts.acknowledged_tokens, kHistories * 20);
-    EXPECT_GT(counts.tokens_compared, kHistories * 500);
+    EXPECT_GT(counts.tokens_compared, kHistories * 400);
   }
 }
 

@@ -230,14 +230,18 @@ void World::Extend(Sequence& sequence, const Tokens& tokens,
     Problem("no slot: " + status.ToString());
     return;
   }
-  contents_.Write(sequence, all, Root(name_space));
+  contents_.Write(sequence, HasStates(options_.layout) ? tokens : all,
+                  Root(name_space));
   cache_->Append(sequence, tokens);
 }
 
-void World::Publish(Sequence& sequence, const std::string& name_space) {
-  cache_->Publish(sequence);
+void World::Publish(Sequence& sequence, const std::string& name_space,
+                    cache::StateUse use) {
+  cache_->Publish(sequence, use);
   const absl::Span<const TokenId> tokens = sequence.tokens();
-  if (!tokens.empty()) {
+  const bool kept =
+      use == cache::StateUse::kKept || !HasStates(options_.layout);
+  if (!tokens.empty() && kept) {
     published_.push_back({{tokens.begin(), tokens.end()}, name_space});
   }
 }

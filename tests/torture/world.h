@@ -71,11 +71,13 @@ class World {
   // Takes what is known of the prompt; checked once it is ready.
   std::unique_ptr<Sequence> Take(const Tokens& prompt,
                                  const std::string& name_space);
-  // Computes `tokens` behind the sequence. Of more that are reserved and
-  // written, nothing is kept.
+  // Computes `tokens` behind the sequence. Of more that are reserved and, where
+  // there are no states, written, nothing is kept.
   void Extend(Sequence& sequence, const Tokens& tokens,
               const Tokens& thrown_away, const std::string& name_space);
-  void Publish(Sequence& sequence, const std::string& name_space);
+  // Where there are states, only kKept ones are sure to be found again.
+  void Publish(Sequence& sequence, const std::string& name_space,
+               cache::StateUse use = cache::StateUse::kKept);
   // All bytes of a ready sequence.
   void Check(const Sequence& sequence, const std::string& name_space);
   // Take, compute the rest, publish; everything runs to its end.
