@@ -30,7 +30,7 @@ def main():
     parser.add_argument("--models", nargs="+", choices=steps.MODELS, default=tuple(steps.MODELS),
                         help="models of the suite 'depth' (default both)")
     parser.add_argument("--depths", nargs="+", type=int, default=steps.DEPTHS, metavar="TOKENS",
-                        help="context lengths of the suite 'depth' (default 0 4000 6144)")
+                        help="context lengths of the suite 'depth' (default 0 4000 6144 8192)")
     arguments = parser.parse_args()
     suites = {**SUITES, "depth": functools.partial(steps.depth, models=arguments.models, depths=arguments.depths)}
     for name in arguments.suites:

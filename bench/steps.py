@@ -1,5 +1,6 @@
 """Benchmarks of single steps and of the store, beside llama-bench of the pinned tree."""
 import json
+import pathlib
 import subprocess
 
 from harness import GEMMA3, LLAMA_BENCH, ROOT, SMOLLM2
@@ -11,23 +12,26 @@ QUALITY_BENCH = ROOT / "build/release/src/models/kv_quality_bench"
 STORE_BENCH = ROOT / "build/release/src/store/store_bench"
 
 
-def ours(model, prompt, generate, depth, kv="f16"):
+def ours(model, depth, kv="f16", prompt=0, generate=64):
+    """Tokens a second of a prompt and of a reply behind a context, each where it is asked for: {"prefill": ..., "decode": ...}."""
     out = subprocess.run([str(part) for part in (STEP_BENCH, model, "-t", THREADS, "-p", prompt, "-n", generate, "-d", depth,
                                                  "-r", 1, "-kv", kv)],
                          capture_output=True, text=True, check=True).stdout
-    return json.loads(out.splitlines()[0])["median_tokens_per_second"]
+    rows = [json.loads(line) for line in out.splitlines()]
+    return {"prefill" if row["test"].startswith("pp") else "decode": row["median_tokens_per_second"] for row in rows}
 
 
-def peer(model, prompt, generate, depth, kv="f16"):
+def peer(model, depth, kv="f16", prompt=0, generate=64):
+    """The same of llama-bench."""
     out = subprocess.run([str(part) for part in (LLAMA_BENCH, "-m", model, "-t", THREADS, "-fa", 1, "-p", prompt, "-n",
                                                  generate, "-d", depth, "-r", 1, "-ctk", kv, "-ctv", kv, "-o", "json")],
                          capture_output=True, text=True, check=True).stdout
-    return json.loads(out)[0]["avg_ts"]
+    return {"prefill" if row["n_prompt"] > 0 else "decode": row["avg_ts"] for row in json.loads(out)}
 
 
 MODELS = {"smollm2": ("SmolLM2", SMOLLM2), "gemma3": ("Gemma 3", GEMMA3)}
-TESTS = {"prefill": ("prefill 512", 512, 0), "decode": ("decode 64", 0, 64)}
-DEPTHS = (0, 4000, 6144)
+TESTS = {"prefill": "prefill 512", "decode": "decode 64"}
+DEPTHS = (0, 4000, 6144, 8192)
 
 # Smallest ratio to llama-bench that we ask for: {(model, test, depth): ratio}. Few of Gemma's layers see the whole context.
 AIMS = {("smollm2", "prefill", 6144): 1.6, ("smollm2", "decode", 6144): 1.7,
@@ -38,20 +42,27 @@ def depth(table, runs, models=tuple(MODELS), depths=DEPTHS):
     """Prefill of 512 and decode of 64 tokens behind contexts of several lengths, against llama-bench -fa 1."""
     for key in models:
         name, model = MODELS[key]
-        for test, (what, prompt, generate) in TESTS.items():
-            for at in depths:
-                results = alternate(runs, ours=lambda: ours(model, prompt, generate, at),
-                                    peer=lambda: peer(model, prompt, generate, at))
-                a, b = spread(results["ours"]), spread(results["peer"])
+        for at in depths:
+            results = alternate(runs, ours=lambda: ours(model, at, prompt=512), peer=lambda: peer(model, at, prompt=512))
+            for test, what in TESTS.items():
+                a, b = (spread([run[test] for run in results[side]]) for side in ("ours", "peer"))
                 ratio = a["median"] / b["median"]
                 aim = AIMS.get((key, test, at), 1.0)
                 table.add(f"{name} {what} at depth {at} / llama-bench", a, b, ratio, f">= {aim}", "tok/s", ratio >= aim)
+    plot_depth(table)
+
+
+def plot_depth(table):
+    """A curve for each side over depth, as build/bench/depth.svg, where matplotlib is there (tools/setup.sh bench)."""
+    python = ROOT / ".deps/bench-python/bin/python"
+    if python.exists():
+        subprocess.run([python, pathlib.Path(__file__).parent / "plot.py", table.save(), RESULTS / "depth.svg"], check=True)
 
 
 def codecs(table, runs):
     """Decode of 64 tokens behind 6,144 with coded KV, against llama-bench with its own and with f16, on SmolLM2."""
-    sides = {kv: (lambda kv=kv: ours(SMOLLM2, 0, 64, 6144, kv)) for kv in ("f16", "q8", "q4", "turbo")}
-    peers = {f"llama {kv}": (lambda kv=kv: peer(SMOLLM2, 0, 64, 6144, kv)) for kv in ("f16", "q8_0", "q4_0")}
+    sides = {kv: (lambda kv=kv: ours(SMOLLM2, 6144, kv)["decode"]) for kv in ("f16", "q8", "q4", "turbo")}
+    peers = {f"llama {kv}": (lambda kv=kv: peer(SMOLLM2, 6144, kv)["decode"]) for kv in ("f16", "q8_0", "q4_0")}
     rates = {name: spread(values) for name, values in alternate(runs, **sides, **peers).items()}
     for kv, against, aim in (("f16", "f16", 1.7), ("q8", "q8_0", 1.7), ("q8", "f16", 2.2), ("q4", "q4_0", 1.0),
                              ("turbo", "f16", 1.0)):

@@ -105,6 +105,7 @@ absl::Status Assembly::LoadModel(const ModelOptions& options,
   models::LoadOptions load;
   load.block_tokens = options.block_tokens;
   load.num_threads = options.threads;
+  load.cpus = options.cpu_list;
   load.kv = options.kv_scheme;
   load.progress = [&progress](float fraction) { progress.Update(fraction); };
   EW_ASSIGN_OR_RETURN(model_, models::Model::Load(options.model, load));

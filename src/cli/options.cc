@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/cpu_list.h"
 #include "base/status_macros.h"
 #include "base/units.h"
 #include "cli/kv_config.h"
@@ -67,6 +68,9 @@ void ModelOptions::Register(CLI::App& app) {
   Add(app, "--threads", threads, "Threads that compute; 0: one for each core")
       ->check(CLI::Range(0u, 1024u))
       ->capture_default_str();
+  Add(app, "--cpus", cpus,
+      "CPUs for the threads that compute, such as 0-3,6: each stays on one of "
+      "its own (default: wherever the system puts them)");
   Add(app, "--max-batch", max_batch, "Replies that run at once; others wait")
       ->check(CLI::Range(1u, 256u))
       ->capture_default_str();
@@ -127,6 +131,36 @@ void ModelOptions::Register(CLI::App& app) {
       ->capture_default_str();
 }
 
+absl::Status ModelOptions::ResolveThreads() {
+  if (!cpus.empty()) {
+    absl::StatusOr<std::vector<uint32_t>> list = ParseCpuList(cpus);
+    if (!list.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--cpus: ", list.status().message()));
+    }
+    cpu_list = *std::move(list);
+    const std::vector<uint32_t> available = AvailableCpus();
+    for (const uint32_t cpu : cpu_list) {
+      if (!available.empty() &&
+          !std::binary_search(available.begin(), available.end(), cpu)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--cpus: this process may not run on CPU ", cpu));
+      }
+    }
+  }
+  if (threads == 0) {
+    threads = cpu_list.empty()
+                  ? std::max(1u, std::thread::hardware_concurrency())
+                  : static_cast<uint32_t>(cpu_list.size());
+  }
+  if (!cpu_list.empty() && cpu_list.size() < threads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--threads ", threads, " is more than --cpus ", cpus,
+                     " has: ", cpu_list.size()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ModelOptions::Resolve() {
   absl::StatusOr<models::KvScheme> scheme = ReadKvScheme(kv);
   if (!scheme.ok()) {
@@ -152,9 +186,7 @@ absl::Status ModelOptions::Resolve() {
   }
   EW_RETURN_IF_ERROR(BytesOption("--scrub", scrub, &scrub_bytes_per_second));
   verify_reads = verify == "on";
-  if (threads == 0) {
-    threads = std::max(1u, std::thread::hardware_concurrency());
-  }
+  EW_RETURN_IF_ERROR(ResolveThreads());
   if (cache_dir.empty()) {
     EW_ASSIGN_OR_RETURN(cache_dir, DefaultCacheDir());
   }

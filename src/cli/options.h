@@ -20,7 +20,8 @@ namespace everwarm::cli {
 struct ModelOptions {
   std::string model;
   uint32_t context = 8192;
-  uint32_t threads = 0;  // 0: one for each core
+  uint32_t threads = 0;  // 0: one for each core, or for each of `cpus`
+  std::string cpus;      // empty: any
   uint32_t max_batch = 8;
   uint32_t block_tokens = 64;
   uint32_t prefill_chunk = 512;
@@ -38,6 +39,7 @@ struct ModelOptions {
   std::string log_level = "info";
 
   models::KvScheme kv_scheme;
+  std::vector<uint32_t> cpu_list;
   uint64_t ram_cache_bytes = 0;
   uint64_t ram_hard_cap_bytes = 0;
   std::chrono::milliseconds demote_idle_ms{0};
@@ -51,6 +53,9 @@ struct ModelOptions {
   // Fills the parsed members.
   // Errors: kInvalidArgument names the option and the value.
   absl::Status Resolve();
+
+ private:
+  absl::Status ResolveThreads();
 };
 
 struct ServeOptions {

@@ -126,6 +126,10 @@ absl::StatusOr<std::unique_ptr<GgmlModel>> GgmlModel::Make(
       new GgmlModel(std::move(weights), std::move(architecture), options));
   ggml_threadpool_params params =
       ggml_threadpool_params_default(static_cast<int>(options.num_threads));
+  for (uint32_t i = 0; i < options.num_threads && !options.cpus.empty(); ++i) {
+    params.cpumask[options.cpus[i]] = true;
+    params.strict_cpu = true;
+  }
   model->pool_.reset(ggml_threadpool_new(&params));
   if (model->pool_ == nullptr) {
     return absl::ResourceExhaustedError(

@@ -28,6 +28,17 @@ absl::Status CheckOptions(const LoadOptions& options) {
         absl::StrCat(options.num_threads, " threads; 1 to ", GGML_MAX_N_THREADS,
                      " are possible"));
   }
+  if (!options.cpus.empty() && options.cpus.size() < options.num_threads) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.num_threads, " threads for ", options.cpus.size(), " CPUs"));
+  }
+  for (const uint32_t cpu : options.cpus) {
+    if (cpu >= GGML_MAX_N_THREADS) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("CPU ", cpu, " cannot be chosen; the last is ",
+                       GGML_MAX_N_THREADS - 1));
+    }
+  }
   return absl::OkStatus();
 }
 

@@ -87,6 +87,9 @@ struct StepInput {
 struct LoadOptions {
   uint32_t block_tokens = 64;
   uint32_t num_threads = 1;
+  // CPUs for the threads that compute, one each in this order; at least as many
+  // as threads. Empty: the system puts them where it likes.
+  std::vector<uint32_t> cpus;
   KvScheme kv;
   // Called from Load() with a fraction from 0 to 1; may be empty.
   std::function<void(float)> progress;

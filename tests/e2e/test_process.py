@@ -12,6 +12,10 @@ import everwarm
 from everwarm import SMOL, question
 
 
+# One that this process may run on.
+CPU = min(os.sched_getaffinity(0))
+
+
 def assert_one_clear_line(result, *words):
     assert result.returncode not in (0, None)
     # Not by a signal.
@@ -96,6 +100,24 @@ def test_a_cache_directory_that_cannot_be_used_is_one_clear_line(tmp_path):
         result = everwarm.run("serve", SMOL, "--port", "0", "--cache-dir", str(path))
         assert_one_clear_line(result, str(path))
     assert file.read_text() == "not a directory"
+
+
+@pytest.mark.parametrize("options, words", [
+    (("--cpus", "0-x"), "'0-x' is neither a CPU's number nor a range"),
+    (("--cpus", "4000"), "may not run on CPU 4000"),
+    (("--cpus", str(CPU), "--threads", "2"), f"--threads 2 is more than --cpus {CPU} has: 1")],
+                         ids=["text", "absent", "few"])
+def test_cpus_that_cannot_be_had_are_one_clear_line(tmp_path, options, words):
+    result = everwarm.run("serve", SMOL, "--port", "0", "--cache-dir", str(tmp_path / "cache"), *options)
+    assert_one_clear_line(result, words)
+
+
+def test_threads_stay_on_the_cpus_they_were_given(start):
+    server = start("--cpus", str(CPU))
+    server.assert_alive()
+    tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
+    placed = [os.sched_getaffinity(int(task.name)) for task in tasks.iterdir()]
+    assert {CPU} in placed
 
 
 def test_a_second_server_on_the_same_directory_is_refused(start, cache_dir):
