@@ -47,7 +47,7 @@ class FakeTier final : public Tier {
   // The entries are gone with it.
   size_t FailLoads(absl::Status status, size_t count = kAll);
   // As if evicted for the cap.
-  void Drop(const BlockKey& key);
+  void Drop(BlockKey key);
   // A new process: nothing is queued, nobody has been told anything.
   void Restart();
   // What a start-up scan finds, in no particular order.
@@ -156,7 +156,7 @@ inline size_t FakeTier::FailLoads(absl::Status status, size_t count) {
   return done;
 }
 
-inline void FakeTier::Drop(const BlockKey& key) {
+inline void FakeTier::Drop(BlockKey key) {
   if (disk_.erase(key) > 0) {
     events_.push_back(DroppedEvent{key});
   }

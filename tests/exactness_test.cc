@@ -3,22 +3,17 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "base/executor.h"
 #include "cache/kv_cache.h"
 #include "models/model.h"
 #include "models/vocabulary.h"
-#include "store/block_store.h"
-#include "store/posix_env.h"
 #include "testing/source_files.h"
+#include "testing/stepped_process.h"
 #include "testing/temp_dir.h"
 
 namespace everwarm {
@@ -30,137 +25,11 @@ constexpr int kGreedyTokens = 256;
 const char* const kModels[] = {"SmolLM2-135M-Instruct.Q4_1.gguf",
                                "gemma-3-270m-q4_k_m.gguf"};
 
-// A process with a cache directory, without a scheduler: the test decides each
-// step. Destroying it without Flush() is what a kill leaves behind.
-class Process {
- public:
-  Process(models::Model* model, const std::string& dir) : model_(model) {
-    cache::KvCache::Config config;
-    std::vector<BlockGeometry> geometries;
-    std::vector<store::GroupScheme> schemes;
-    for (const models::ModelGroup& group : model->groups()) {
-      config.layout.groups.push_back({group.name,
-                                      group.window == 0
-                                          ? cache::GroupKind::kFull
-                                          : cache::GroupKind::kWindow,
-                                      group.window, group.geometry});
-      geometries.push_back(group.geometry);
-      schemes.push_back({"f16", group.geometry});
-    }
-    config.layout.block_tokens = geometries[0].block_tokens();
-    config.ram_target_bytes = uint64_t{1} << 30;
-    config.ram_hard_cap_bytes = uint64_t{1} << 30;
-    pool_ = std::make_unique<cache::BlockPool>(geometries);
-    store::StoreOptions options;
-    options.dir = dir;
-    options.groups = schemes;
-    options.min_free_bytes = 0;
-    auto opened = store::BlockStore::Open(
-        options, {&env_, &clock_, &writers_, &readers_, NullLogger()});
-    EXPECT_TRUE(opened.ok()) << opened.status();
-    store_ = std::move(opened->store);
-    cache_ = std::make_unique<cache::KvCache>(config, pool_.get(), store_.get(),
-                                              &clock_, NullLogger());
-    cache_->Adopt(std::move(opened->entries));
-  }
-
-  cache::KvCache& cache() { return *cache_; }
-
-  std::unique_ptr<cache::Sequence> Take(absl::Span<const TokenId> prompt) {
-    auto sequence = cache_->Take(prompt, "");
-    while (!sequence->ready()) {
-      cache_->Poll();
-      std::this_thread::yield();
-    }
-    return sequence;
-  }
-
-  // Computes the tokens, in steps of at most `chunk`, and returns the logits of
-  // the last.
-  std::vector<float> Compute(cache::Sequence& sequence,
-                             absl::Span<const TokenId> tokens, uint32_t chunk) {
-    std::vector<float> logits;
-    while (!tokens.empty()) {
-      const absl::Span<const TokenId> now =
-          tokens.first(std::min<size_t>(chunk, tokens.size()));
-      tokens.remove_prefix(now.size());
-      EXPECT_TRUE(cache_->Reserve(sequence, now.size()).ok());
-      models::StepSequence tables;
-      for (size_t g = 0; g < model_->groups().size(); ++g) {
-        tables.groups.push_back(sequence.blocks(static_cast<GroupIndex>(g)));
-      }
-      std::vector<models::StepRow> rows;
-      for (size_t i = 0; i < now.size(); ++i) {
-        rows.push_back({now[i], sequence.length() + static_cast<TokenPos>(i), 0,
-                        tokens.empty() && i + 1 == now.size()});
-      }
-      const auto result = model_->Step({rows, absl::MakeConstSpan(&tables, 1)});
-      EXPECT_TRUE(result.ok()) << result.status();
-      logits.assign(result->begin(), result->end());
-      cache_->Append(sequence, now);
-    }
-    return logits;
-  }
-
-  // Everything published is on the disk.
-  void Flush() {
-    const uint64_t ticket = cache_->BeginFlush();
-    for (;;) {
-      cache_->Poll();
-      if (const auto report = cache_->FlushOutcome(ticket)) {
-        EXPECT_TRUE(report->durable());
-        return;
-      }
-      std::this_thread::yield();
-    }
-  }
-
-  // Nothing is left in RAM that nobody uses.
-  void DemoteAll() {
-    Flush();
-    cache_->DemoteAll();
-    EXPECT_EQ(cache_->stats().cached_blocks_in_ram, 0u);
-  }
-
- private:
-  models::Model* model_;
-  store::PosixEnv env_;
-  SystemClock clock_;
-  std::unique_ptr<cache::BlockPool> pool_;
-  ThreadExecutor writers_{"writer", 1};
-  ThreadExecutor readers_{"reader", 2};
-  std::unique_ptr<store::BlockStore> store_;
-  std::unique_ptr<cache::KvCache> cache_;
-};
-
-TokenId Greedy(const std::vector<float>& logits) {
-  return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) -
-                              logits.begin());
-}
-
 // All logits of the new turn's end and of the greedy tokens after it.
-std::vector<std::vector<float>> Continue(Process& process,
+std::vector<std::vector<float>> Continue(SteppedProcess& process,
                                          cache::Sequence& sequence,
                                          absl::Span<const TokenId> turn) {
-  std::vector<std::vector<float>> all;
-  all.push_back(process.Compute(sequence, turn, kChunk));
-  for (int i = 0; i < kGreedyTokens; ++i) {
-    const TokenId token = Greedy(all.back());
-    all.push_back(process.Compute(sequence, {token}, kChunk));
-  }
-  return all;
-}
-
-void ExpectSameBits(const std::vector<std::vector<float>>& a,
-                    const std::vector<std::vector<float>>& b,
-                    const char* what) {
-  ASSERT_EQ(a.size(), b.size()) << what;
-  for (size_t i = 0; i < a.size(); ++i) {
-    ASSERT_EQ(a[i].size(), b[i].size()) << what << ", token " << i;
-    ASSERT_EQ(
-        std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)), 0)
-        << what << ": logits of token " << i << " differ";
-  }
+  return Continue(process, sequence, turn, kChunk, kGreedyTokens);
 }
 
 // A model, a long text and a next turn.
@@ -227,7 +96,7 @@ TEST_P(ExactnessTest, EveryWayBackGivesTheLogitsOfTheLiveContinuation) {
       absl::MakeConstSpan(tokens_).first(kPrefix);
   std::vector<std::vector<float>> live;
   {
-    Process process(model_.get(), dir_.path());
+    SteppedProcess process(model_.get(), dir_.path());
     auto sequence = process.Take(prefix);
     process.Compute(*sequence, prefix, kChunk);
     process.cache().Publish(*sequence);
@@ -247,7 +116,7 @@ TEST_P(ExactnessTest, EveryWayBackGivesTheLogitsOfTheLiveContinuation) {
     ExpectSameBits(live, Continue(process, *from_disk, turn_),
                    "hit after eviction to disk");
   }
-  Process process(model_.get(), dir_.path());
+  SteppedProcess process(model_.get(), dir_.path());
   auto restarted = process.Take(With(kPrefix));
   EXPECT_EQ(restarted->length(), kPrefix);
   EXPECT_EQ(restarted->reuse().tier, kPrefix);
@@ -262,13 +131,13 @@ TEST_P(ExactnessTest, APartOfABlockGivesTheLogitsOfALiveSequence) {
   std::vector<std::vector<float>> live;
   {
     TempDir other;
-    Process process(model_.get(), other.path());
+    SteppedProcess process(model_.get(), other.path());
     const auto shared = absl::MakeConstSpan(tokens_).first(kShared);
     auto sequence = process.Take(shared);
     process.Compute(*sequence, shared, kChunk);
     live = Continue(process, *sequence, turn_);
   }
-  Process process(model_.get(), dir_.path());
+  SteppedProcess process(model_.get(), dir_.path());
   const auto donor_tokens = absl::MakeConstSpan(tokens_).first(500);
   auto donor = process.Take(donor_tokens);
   process.Compute(*donor, donor_tokens, kChunk);
@@ -289,7 +158,7 @@ TEST_P(ExactnessTest, APartOfABlockGivesTheLogitsOfALiveSequence) {
 TEST_P(ExactnessTest, ABorrowerDoesNotDisturbTheDonor) {
   constexpr size_t kPrefix = 300;
   const auto prefix = absl::MakeConstSpan(tokens_).first(kPrefix);
-  Process process(model_.get(), dir_.path());
+  SteppedProcess process(model_.get(), dir_.path());
   auto donor = process.Take(prefix);
   process.Compute(*donor, prefix, kChunk);
   process.cache().Publish(*donor);
@@ -316,10 +185,10 @@ TEST_F(CutTest, EveryCutOfAPromptGivesTheLogitsOfAColdOne) {
   std::vector<float> cold;
   {
     TempDir other;
-    Process process(model_.get(), other.path());
+    SteppedProcess process(model_.get(), other.path());
     cold = process.Compute(*process.Take(prompt), prompt, kChunk);
   }
-  Process process(model_.get(), dir_.path());
+  SteppedProcess process(model_.get(), dir_.path());
   auto grower = process.Take(prompt);
   for (size_t cut = 1; cut < kLength; ++cut) {
     process.Compute(*grower, prompt.subspan(cut - 1, 1), kChunk);

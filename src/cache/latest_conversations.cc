@@ -28,16 +28,21 @@ std::vector<TokenId> TokensTo(const TierEntry& end, const ById& nodes) {
   return tokens;
 }
 
-// Whether another node begins with its tokens and more: what is left of a tail
-// that grew, or a state in the middle of a span.
-bool IsBeginningOf(const BlockIdentity& end,
-                   absl::Span<const TierEntry* const> siblings) {
-  return std::any_of(
-      siblings.begin(), siblings.end(), [&](const TierEntry* sibling) {
-        const std::vector<TokenId>& tokens = sibling->identity.tokens;
-        return tokens.size() > end.tokens.size() &&
-               std::equal(end.tokens.begin(), end.tokens.end(), tokens.begin());
-      });
+using Spans = std::vector<const std::vector<TokenId>*>;
+
+bool Before(const std::vector<TokenId>* a, const std::vector<TokenId>* b) {
+  return *a < *b;
+}
+
+// Whether another of the siblings, which are sorted, begins with these tokens
+// and has more: `tokens` are what is left of a tail that grew, or a state in
+// the middle of a span.
+bool IsBeginningOfAny(const std::vector<TokenId>& tokens,
+                      const Spans& siblings) {
+  const auto next =
+      std::upper_bound(siblings.begin(), siblings.end(), &tokens, Before);
+  return next != siblings.end() && (*next)->size() > tokens.size() &&
+         std::equal(tokens.begin(), tokens.end(), (*next)->begin());
 }
 
 }  // namespace
@@ -45,18 +50,22 @@ bool IsBeginningOf(const BlockIdentity& end,
 std::vector<Conversation> LatestConversations(
     absl::Span<const TierEntry> entries, size_t max) {
   ById nodes;
-  absl::flat_hash_map<NodeId, std::vector<const TierEntry*>> children;
+  absl::flat_hash_map<NodeId, Spans> children;
   for (const TierEntry& entry : entries) {
     const TierEntry*& known = nodes[entry.identity.key.node];
     if (known == nullptr || known->last_used < entry.last_used) {
       known = &entry;
     }
-    children[entry.identity.parent].push_back(&entry);
+    children[entry.identity.parent].push_back(&entry.identity.tokens);
+  }
+  for (auto& [parent, spans] : children) {
+    std::sort(spans.begin(), spans.end(), Before);
   }
   std::vector<const TierEntry*> ends;
   for (const auto& [id, entry] : nodes) {
     if (!children.contains(id) &&
-        !IsBeginningOf(entry->identity, children.at(entry->identity.parent))) {
+        !IsBeginningOfAny(entry->identity.tokens,
+                          children.at(entry->identity.parent))) {
       ends.push_back(entry);
     }
   }
