@@ -164,26 +164,28 @@ class KvSequence {
 
 // Runs one layer on `num_threads` threads.
 inline void RunLayer(kernels::AttentionPlan& plan,
-                     const kernels::LayerOffsets& offsets, const float* q,
-                     float* out, uint32_t num_threads) {
+                     const kernels::LayerOffsets& offsets,
+                     const kernels::AttentionQueries& queries, float* out,
+                     uint32_t num_threads) {
   plan.BeginLayer();
   std::vector<std::thread> threads;
   for (uint32_t t = 1; t < num_threads; ++t) {
-    threads.emplace_back([&, t] { plan.Run(offsets, q, out, t); });
+    threads.emplace_back([&, t] { plan.Run(offsets, queries, out, t); });
   }
-  plan.Run(offsets, q, out, 0);
+  plan.Run(offsets, queries, out, 0);
   for (std::thread& thread : threads) thread.join();
 }
 
-// All of `rows` in one call.
+// All of `rows` in one call; `sinks` as in AttentionQueries.
 inline std::vector<float> Attend(const kernels::AttentionShape& shape,
                                  const kernels::LayerOffsets& offsets,
                                  absl::Span<const kernels::AttentionRow> rows,
-                                 const float* q, uint32_t num_threads = 1) {
+                                 const float* q, uint32_t num_threads = 1,
+                                 const float* sinks = nullptr) {
   kernels::AttentionPlan plan;
   plan.Prepare(shape, rows, num_threads);
   std::vector<float> out(rows.size() * shape.num_heads * shape.v_dim);
-  RunLayer(plan, offsets, q, out.data(), num_threads);
+  RunLayer(plan, offsets, {q, sinks}, out.data(), num_threads);
   return out;
 }
 

@@ -57,6 +57,14 @@ struct AttentionRow {
   TokenPos position = 0;
 };
 
+// What the heads of one layer ask with.
+struct AttentionQueries {
+  const float* q = nullptr;  // [rows, num_heads, k_dim]
+  // [num_heads]: a logit of each head that has a share of the softmax and no
+  // value. Null: none.
+  const float* sinks = nullptr;
+};
+
 // Where one layer's planes begin in a slot (BlockGeometry::PlaneOffset).
 struct LayerOffsets {
   size_t k = 0;
@@ -103,10 +111,10 @@ class AttentionPlan {
   void BeginLayer();
   // Takes items until none is left. When all threads have returned, out is
   // complete.
-  // Shapes: q [rows, num_heads, k_dim] f32, out [rows, num_heads, v_dim] f32.
+  // Shapes: out [rows, num_heads, v_dim] f32.
   // No allocation, no failure.
-  void Run(const LayerOffsets& offsets, const float* q, float* out,
-           uint32_t thread);
+  void Run(const LayerOffsets& offsets, const AttentionQueries& queries,
+           float* out, uint32_t thread);
 
  private:
   struct Impl;
@@ -116,8 +124,8 @@ class AttentionPlan {
 // The scalar twin: the same sums in double precision, one row at a time.
 void AttentionReference(const AttentionShape& shape,
                         const LayerOffsets& offsets,
-                        absl::Span<const AttentionRow> rows, const float* q,
-                        float* out);
+                        absl::Span<const AttentionRow> rows,
+                        const AttentionQueries& queries, float* out);
 
 // Name of the instruction set that the kernels use here, such as "AVX2". The
 // bits of a result may differ between two of them, so it is part of the

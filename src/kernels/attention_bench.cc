@@ -168,7 +168,7 @@ void BM_Decode(benchmark::State& state) {
     for (uint32_t layer = 0; layer < model.layers; ++layer) {
       plan.BeginLayer();
       team.Run([&](uint32_t t) {
-        plan.Run(kv.Offsets(layer), q.data(), out.data(), t);
+        plan.Run(kv.Offsets(layer), {q.data()}, out.data(), t);
       });
     }
     benchmark::DoNotOptimize(out.data());
@@ -264,8 +264,9 @@ void BM_Prefill(benchmark::State& state) {
   Team team(threads);
   for (auto _ : state) {
     plan.Prepare(model.shape, rows, threads);
-    team.Run(
-        [&](uint32_t t) { plan.Run(kv.Offsets(0), q.data(), out.data(), t); });
+    team.Run([&](uint32_t t) {
+      plan.Run(kv.Offsets(0), {q.data()}, out.data(), t);
+    });
     benchmark::DoNotOptimize(out.data());
   }
   state.counters["FLOPS"] =

@@ -45,9 +45,9 @@ class ContiguousTwin {
     fused_ = target == "AVX2" || target == "AVX3" || target == "AVX3_DL";
   }
 
-  // One query head at one position.
+  // One query head at one position; `sink` null: it has none.
   std::vector<float> Head(TokenPos position, uint32_t kv_head,
-                          const float* query) {
+                          const float* query, const float* sink) {
     Load(kv_head);
     const float factor = QueryFactor(shape_);
     q_.clear();
@@ -59,6 +59,7 @@ class ContiguousTwin {
       const TokenPos end = std::min(position + 1, p + kPartitionTokens);
       Fold(Partition(std::max(first, p), end), row);
     }
+    if (sink != nullptr) AddSink(*sink * kLog2E, row);
     for (float& v : row.value) v *= 1.0f / row.sum;
     if (shape_.v_codec.coding == Coding::kRotated) {
       UnrotateHead(row.value.data(), shape_.v_dim);
@@ -155,6 +156,14 @@ class ContiguousTwin {
     }
   }
 
+  void AddSink(float score, Sums& row) const {
+    const float max = std::max(row.max, score);
+    const float a = Exp2(row.max - max);
+    row.sum = Fma(row.sum, a, Exp2(score - max));
+    row.max = max;
+    for (float& v : row.value) v *= a;
+  }
+
   AttentionShape shape_;
   const KvSequence& sequence_;
   TokenPos length_;
@@ -199,19 +208,26 @@ struct Case {
   std::vector<float> alone;
 };
 
+enum class Sinks { kNone, kSome };
+
 void ExpectLikeTwin(const AttentionShape& shape, TokenPos length,
-                    uint32_t num_rows) {
+                    uint32_t num_rows, Sinks with_sinks = Sinks::kNone) {
   KvSequence sequence(shape, length, length + 5);
   const auto rows = sequence.Rows(length - num_rows, length);
   const auto q = RandomFloats(num_rows * shape.num_heads * shape.k_dim, 4);
-  const auto got = Attend(shape, sequence.offsets(), rows, q.data());
+  const auto sinks = RandomFloats(shape.num_heads, 6);
+  const auto sink = [&](uint32_t h) {
+    return with_sinks == Sinks::kSome ? &sinks[h] : nullptr;
+  };
+  const auto got =
+      Attend(shape, sequence.offsets(), rows, q.data(), 1, sink(0));
   ContiguousTwin twin(shape, sequence, length);
   const uint32_t ratio = shape.num_heads / shape.num_kv_heads;
   for (uint32_t h = 0; h < shape.num_heads; ++h) {
     for (uint32_t r = 0; r < num_rows; ++r) {
       const size_t head = size_t{r} * shape.num_heads + h;
-      const auto expected =
-          twin.Head(rows[r].position, h / ratio, q.data() + head * shape.k_dim);
+      const auto expected = twin.Head(rows[r].position, h / ratio,
+                                      q.data() + head * shape.k_dim, sink(h));
       ASSERT_TRUE(SameBits(expected.data(), got.data() + head * shape.v_dim,
                            shape.v_dim))
           << "row " << r << " head " << h << " length " << length;
@@ -245,6 +261,44 @@ TEST(AttentionExactnessTest, BlocksGiveTheBitsOfAContiguousTwin) {
     ExpectLikeTwin(Shape(16, 2, 128), 140, 1);
   }
   hwy::SetSupportedTargetsForTest(0);
+}
+
+TEST(AttentionExactnessTest, SinksGiveTheBitsOfAContiguousTwin) {
+  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    SCOPED_TRACE(KernelTarget());
+    AttentionShape shape = Shape(6, 2, 64);
+    ExpectLikeTwin(shape, 1, 1, Sinks::kSome);
+    ExpectLikeTwin(shape, 66, 5, Sinks::kSome);
+    ExpectLikeTwin(shape, 1030, 1, Sinks::kSome);
+    shape.window = 70;
+    ExpectLikeTwin(shape, 550, 40, Sinks::kSome);
+    AttentionShape odd = Shape(5, 1, 37);
+    odd.v_dim = 51;
+    ExpectLikeTwin(odd, 150, 7, Sinks::kSome);
+    odd.k_codec = everwarm::testing::kQ8Codec;
+    ExpectLikeTwin(odd, 150, 1, Sinks::kSome);
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+TEST(AttentionExactnessTest, RowsWithSinksDoNotFeelHowTheyAreSplit) {
+  const AttentionShape shape = Shape(9, 3, 64);
+  const Case c(shape, 2100, 40);
+  const auto sinks = RandomFloats(9, 6);
+  std::vector<float> alone;
+  for (uint32_t r = 0; r < 40; ++r) {
+    const auto one = Attend(shape, c.sequence.offsets(), {&c.rows[r], 1},
+                            c.Query(r), 1, sinks.data());
+    alone.insert(alone.end(), one.begin(), one.end());
+  }
+  EXPECT_FALSE(SameBits(alone, c.alone)) << "sinks must show";
+  for (uint32_t threads : {1, 2, 3, 5}) {
+    EXPECT_TRUE(SameBits(Attend(shape, c.sequence.offsets(), c.rows, c.q.data(),
+                                threads, sinks.data()),
+                         alone))
+        << threads << " threads";
+  }
 }
 
 TEST(AttentionExactnessTest, CodedBlocksGiveTheBitsOfAContiguousTwin) {
@@ -343,7 +397,7 @@ TEST(AttentionExactnessTest, OnePlanServesManyLayersAndSteps) {
     plan.Prepare(c.shape, c.rows, 3);
     for (int layer = 0; layer < 4; ++layer) {
       std::vector<float> out(c.alone.size());
-      everwarm::testing::RunLayer(plan, c.sequence.offsets(), c.q.data(),
+      everwarm::testing::RunLayer(plan, c.sequence.offsets(), {c.q.data()},
                                   out.data(), 3);
       EXPECT_TRUE(SameBits(out, c.alone));
     }

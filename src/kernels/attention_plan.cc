@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/numerics.h"
 #include "kernels/partition.h"
 #include "kernels/work_split.h"
 
@@ -80,7 +81,7 @@ struct AttentionPlan::Impl {
   void PrepareRecords();
 
   void RunItem(const WorkItem& item, const LayerOffsets& offsets,
-               const float* q, float* out, Worker& worker);
+               const AttentionQueries& queries, float* out, Worker& worker);
   PartitionArgs StartItem(const WorkItem& item, const LayerOffsets& offsets,
                           const float* q, Worker& worker) const;
   void FillSpans(const WorkGroup& group, uint32_t partition,
@@ -89,6 +90,9 @@ struct AttentionPlan::Impl {
   void Settle(const WorkItem& item, uint32_t partition, Worker& worker);
   void FoldRecords(uint32_t row, uint32_t kv_head, Worker& worker,
                    uint32_t first_query_row) const;
+  // The sinks of the heads of one row and KV head.
+  void AddSinks(const float* sinks, Worker& worker,
+                uint32_t first_query_row) const;
   void Finish(uint32_t row, uint32_t kv_head, const Worker& worker,
               uint32_t first_query_row, float* out) const;
 
@@ -256,6 +260,15 @@ void AttentionPlan::Impl::FoldRecords(uint32_t row, uint32_t kv_head,
   }
 }
 
+void AttentionPlan::Impl::AddSinks(const float* sinks, Worker& worker,
+                                   uint32_t first_query_row) const {
+  for (uint32_t h = 0; h < heads(); ++h) {
+    const size_t i = first_query_row + h;
+    AddSink(sinks[h] * kLog2E, stride, worker.folded[i],
+            worker.value + i * stride);
+  }
+}
+
 void AttentionPlan::Impl::Finish(uint32_t row, uint32_t kv_head,
                                  const Worker& worker, uint32_t first_query_row,
                                  float* out) const {
@@ -271,10 +284,11 @@ void AttentionPlan::Impl::Finish(uint32_t row, uint32_t kv_head,
 }
 
 void AttentionPlan::Impl::RunItem(const WorkItem& item,
-                                  const LayerOffsets& offsets, const float* q,
-                                  float* out, Worker& worker) {
+                                  const LayerOffsets& offsets,
+                                  const AttentionQueries& queries, float* out,
+                                  Worker& worker) {
   const WorkGroup& group = split.groups()[item.group];
-  PartitionArgs args = StartItem(item, offsets, q, worker);
+  PartitionArgs args = StartItem(item, offsets, queries.q, worker);
   for (uint32_t p = item.first_partition; p < item.last_partition; ++p) {
     FillSpans(group, p, worker);
     args.begin = p * kPartitionTokens;
@@ -290,6 +304,10 @@ void AttentionPlan::Impl::RunItem(const WorkItem& item,
       if (counter.fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
       counter.store(pieces, std::memory_order_relaxed);  // for the next layer
       FoldRecords(row, item.kv_head, worker, m * heads());
+    }
+    if (queries.sinks != nullptr) {
+      AddSinks(queries.sinks + size_t{item.kv_head} * heads(), worker,
+               m * heads());
     }
     Finish(row, item.kv_head, worker, m * heads(), out);
   }
@@ -316,7 +334,8 @@ void AttentionPlan::BeginLayer() {
   impl_->next.store(0, std::memory_order_relaxed);
 }
 
-void AttentionPlan::Run(const LayerOffsets& offsets, const float* q, float* out,
+void AttentionPlan::Run(const LayerOffsets& offsets,
+                        const AttentionQueries& queries, float* out,
                         uint32_t thread) {
   Impl& impl = *impl_;
   Impl::Worker& worker = *impl.workers[thread];
@@ -324,7 +343,7 @@ void AttentionPlan::Run(const LayerOffsets& offsets, const float* q, float* out,
   for (;;) {
     const uint32_t i = impl.next.fetch_add(1, std::memory_order_relaxed);
     if (i >= items.size()) return;
-    impl.RunItem(items[i], offsets, q, out, worker);
+    impl.RunItem(items[i], offsets, queries, out, worker);
   }
 }
 

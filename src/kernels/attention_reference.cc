@@ -44,9 +44,15 @@ double Score(const AttentionShape& shape, const float* q,
   return double{shape.softcap} * std::tanh(dot / double{shape.softcap});
 }
 
+// One query head; `sink` null: it has none.
+struct QueryHead {
+  uint32_t kv_head;
+  const float* q;
+  const float* sink;
+};
+
 void ReferenceHead(const AttentionShape& shape, const LayerOffsets& offsets,
-                   const AttentionRow& row, uint32_t kv_head, const float* q,
-                   float* out) {
+                   const AttentionRow& row, const QueryHead& head, float* out) {
   const Plane keys = {shape.k_codec, offsets.k, offsets.k_params, shape.k_dim};
   const Plane values = {shape.v_codec, offsets.v, offsets.v_params,
                         shape.v_dim};
@@ -54,15 +60,20 @@ void ReferenceHead(const AttentionShape& shape, const LayerOffsets& offsets,
   std::vector<double> scores;
   double max = -std::numeric_limits<double>::infinity();
   for (TokenPos pos = first; pos <= row.position; ++pos) {
-    scores.push_back(Score(shape, q, Token(shape, row, keys, kv_head, pos)));
+    scores.push_back(
+        Score(shape, head.q, Token(shape, row, keys, head.kv_head, pos)));
     max = std::max(max, scores.back());
   }
   double sum = 0.0;
+  if (head.sink != nullptr) {
+    max = std::max(max, double{*head.sink});
+    sum = std::exp(double{*head.sink} - max);
+  }
   std::vector<double> value(shape.v_dim, 0.0);
   for (size_t t = 0; t < scores.size(); ++t) {
     const double weight = std::exp(scores[t] - max);
-    const std::vector<float> v =
-        Token(shape, row, values, kv_head, first + static_cast<TokenPos>(t));
+    const std::vector<float> v = Token(shape, row, values, head.kv_head,
+                                       first + static_cast<TokenPos>(t));
     sum += weight;
     for (uint32_t i = 0; i < shape.v_dim; ++i) {
       value[i] += weight * double{v[i]};
@@ -78,13 +89,15 @@ void ReferenceHead(const AttentionShape& shape, const LayerOffsets& offsets,
 
 void AttentionReference(const AttentionShape& shape,
                         const LayerOffsets& offsets,
-                        absl::Span<const AttentionRow> rows, const float* q,
-                        float* out) {
+                        absl::Span<const AttentionRow> rows,
+                        const AttentionQueries& queries, float* out) {
   const uint32_t ratio = shape.num_heads / shape.num_kv_heads;
   for (size_t r = 0; r < rows.size(); ++r) {
     for (uint32_t h = 0; h < shape.num_heads; ++h) {
       const size_t head = r * shape.num_heads + h;
-      ReferenceHead(shape, offsets, rows[r], h / ratio, q + head * shape.k_dim,
+      ReferenceHead(shape, offsets, rows[r],
+                    {h / ratio, queries.q + head * shape.k_dim,
+                     queries.sinks == nullptr ? nullptr : queries.sinks + h},
                     out + head * shape.v_dim);
     }
   }

@@ -49,17 +49,22 @@ float Tolerance(const AttentionShape& shape) {
          (6 * std::sqrt(static_cast<float>(shape.k_dim)) + 2 * cap + 6);
 }
 
+enum class Sinks { kNone, kSome };
+
 void ExpectLikeReference(const AttentionShape& shape, TokenPos length,
-                         uint32_t rows, uint32_t num_threads = 1) {
+                         uint32_t rows, uint32_t num_threads = 1,
+                         Sinks with_sinks = Sinks::kNone) {
   SCOPED_TRACE(Name(shape) + " length " + std::to_string(length));
   KvSequence sequence(shape, length, length);
   const auto some = sequence.Rows(length - std::min(rows, length), length);
   const auto q = RandomFloats(some.size() * shape.num_heads * shape.k_dim, 7);
+  const auto logits = RandomFloats(shape.num_heads, 8);
+  const float* sinks = with_sinks == Sinks::kSome ? logits.data() : nullptr;
   std::vector<float> expected(some.size() * shape.num_heads * shape.v_dim);
-  AttentionReference(shape, sequence.offsets(), some, q.data(),
+  AttentionReference(shape, sequence.offsets(), some, {q.data(), sinks},
                      expected.data());
   const auto got =
-      Attend(shape, sequence.offsets(), some, q.data(), num_threads);
+      Attend(shape, sequence.offsets(), some, q.data(), num_threads, sinks);
   float worst = 0.0f;
   for (size_t i = 0; i < got.size(); ++i) {
     const float error = std::abs(got[i] - expected[i]);
@@ -170,7 +175,8 @@ TEST(AttentionTest, AgreesOverRandomShapes) {
     if (among(0, 3) == 0) shape.softcap = 10.0f;
     const auto pairs = CodecPairs(rotate);
     std::tie(shape.k_codec, shape.v_codec) = pairs[random() % pairs.size()];
-    ExpectLikeReference(shape, among(1, 400), among(1, 40), among(1, 3));
+    const Sinks sinks = among(0, 2) == 0 ? Sinks::kSome : Sinks::kNone;
+    ExpectLikeReference(shape, among(1, 400), among(1, 40), among(1, 3), sinks);
   }
 }
 
@@ -192,6 +198,8 @@ TEST(AttentionTest, AgreesOnEveryInstructionSet) {
     shape.softcap = 20.0f;
     shape.window = 50;
     ExpectLikeReference(shape, 200, 64);
+    ExpectLikeReference(shape, 200, 64, 1, Sinks::kSome);
+    ExpectLikeReference(Shape(5, 1, 83, 41), 130, 5, 1, Sinks::kSome);
   }
   hwy::SetSupportedTargetsForTest(0);
 }
@@ -203,13 +211,33 @@ TEST(AttentionTest, PeakedScoresDoNotOverflow) {
   const auto rows = sequence.Rows(890, 900);
   const auto q = RandomFloats(rows.size() * 2 * 64, 5);
   std::vector<float> expected(rows.size() * 2 * 64);
-  AttentionReference(shape, sequence.offsets(), rows, q.data(),
+  AttentionReference(shape, sequence.offsets(), rows, {q.data()},
                      expected.data());
   const auto got = Attend(shape, sequence.offsets(), rows, q.data());
   for (size_t i = 0; i < got.size(); ++i) {
     // Scores of 1000 are rounded to about 1e-4.
     EXPECT_NEAR(got[i], expected[i], 5e-3f);
   }
+}
+
+// However far a sink is above or below the scores.
+TEST(AttentionTest, SinksOfAnyHeightTakeTheirShare) {
+  const AttentionShape shape = Shape(5, 1, 64, 24);
+  KvSequence sequence(shape, 600, 3);
+  const auto rows = sequence.Rows(590, 600);
+  const auto q = RandomFloats(rows.size() * 5 * 64, 5);
+  const std::vector<float> sinks = {-1e4f, -30.0f, 0.0f, 30.0f, 1e4f};
+  std::vector<float> expected(rows.size() * 5 * 24);
+  AttentionReference(shape, sequence.offsets(), rows, {q.data(), sinks.data()},
+                     expected.data());
+  const auto got =
+      Attend(shape, sequence.offsets(), rows, q.data(), 1, sinks.data());
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_NEAR(got[i], expected[i], Tolerance(shape));
+  }
+  // The first takes nothing, the last everything.
+  EXPECT_NE(got[0], 0.0f);
+  EXPECT_EQ(got[4 * 24], 0.0f);
 }
 
 TEST(AttentionTest, AnEmptyCallDoesNothing) {

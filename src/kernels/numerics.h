@@ -20,6 +20,9 @@
 //   Partitions are folded in order: the first one is copied, then
 //     new = max(M, max);  a = exp2(M - new);  b = exp2(max - new);  M = new
 //     S = fma(sum, b, S * a);  O = fma(acc, b, O * a)
+//   With a sink of score s (a logit times log2(e)) then
+//     new = max(M, s);  a = exp2(M - new);  b = exp2(s - new);  M = new
+//     S = fma(S, a, b);  O = O * a
 //   out = O * (1 / S).
 //
 // "Fused" holds where the instruction set has it; elsewhere (SSE4, plain C++)

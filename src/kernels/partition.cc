@@ -407,6 +407,18 @@ void FoldPartition(bool first, const RowSums& part, const float* part_value,
   }
 }
 
+void AddSink(float score, uint32_t stride, RowSums& row, float* value) {
+  const DF d;
+  const float max = std::max(row.max, score);
+  const auto a = Exp2(d, hn::Set(d, row.max - max));
+  const auto b = Exp2(d, hn::Set(d, score - max));
+  row.max = max;
+  row.sum = hn::GetLane(hn::MulAdd(hn::Set(d, row.sum), a, b));
+  for (uint32_t i = 0; i < stride; i += hn::Lanes(d)) {
+    hn::Store(hn::Mul(hn::Load(d, value + i), a), d, value + i);
+  }
+}
+
 void FinishRow(const RowSums& row, const float* value, uint32_t v_dim,
                float* out) {
   const float inverse = 1.0f / row.sum;
@@ -429,6 +441,7 @@ namespace everwarm::kernels {
 namespace {
 HWY_EXPORT(AccumulatePartition);
 HWY_EXPORT(FoldPartition);
+HWY_EXPORT(AddSink);
 HWY_EXPORT(FinishRow);
 HWY_EXPORT(ScaleQuery);
 HWY_EXPORT(Target);
@@ -444,6 +457,10 @@ void FoldPartition(bool first, const RowSums& part, const float* part_value,
                    uint32_t stride, RowSums& row, float* value) {
   HWY_DYNAMIC_DISPATCH(FoldPartition)
   (first, part, part_value, stride, row, value);
+}
+
+void AddSink(float score, uint32_t stride, RowSums& row, float* value) {
+  HWY_DYNAMIC_DISPATCH(AddSink)(score, stride, row, value);
 }
 
 void FinishRow(const RowSums& row, const float* value, uint32_t v_dim,

@@ -89,6 +89,10 @@ struct RowSums {
 void FoldPartition(bool first, const RowSums& part, const float* part_value,
                    uint32_t stride, RowSums& row, float* value);
 
+// Adds a score (in units of log2, as kernels/numerics.h has them) that has no
+// value to a row whose partitions are all folded. `stride` as above.
+void AddSink(float score, uint32_t stride, RowSums& row, float* value);
+
 // out[i] = value[i] / sum; neither needs alignment.
 void FinishRow(const RowSums& row, const float* value, uint32_t v_dim,
                float* out);

@@ -9,6 +9,7 @@
 #include "ggml.h"
 #include "models/graph_builder.h"
 #include "models/hyperparameters.h"
+#include "models/model.h"
 #include "models/weights.h"
 
 namespace everwarm::models {
@@ -23,10 +24,20 @@ class Architecture {
   virtual ggml_tensor* Build(GraphBuilder& graph) const = 0;
 };
 
-// Read the file's keys and declare its tensors; `weights` outlives the result.
+// Reads the file's keys and declares its tensors; `weights` outlives the
+// result.
 // Errors: as ReadHyperparameters() and Weights.
-absl::StatusOr<std::unique_ptr<Architecture>> MakeLlama(Weights& weights);
-absl::StatusOr<std::unique_ptr<Architecture>> MakeGemma3(Weights& weights);
+using MakeArchitecture = absl::StatusOr<std::unique_ptr<Architecture>>(
+    Weights& weights, const LoadOptions& options);
+
+MakeArchitecture MakeGemma3;
+MakeArchitecture MakeGptOss;
+MakeArchitecture MakeLlama;
+MakeArchitecture MakePhi3;
+MakeArchitecture MakeQwen2;
+MakeArchitecture MakeQwen3;
+MakeArchitecture MakeQwen3Moe;
+MakeArchitecture MakeSmolLm3;
 
 }  // namespace everwarm::models
 

@@ -24,9 +24,13 @@ void ComputeAppend(ggml_tensor* result, int thread, int num_threads,
 void ComputeAttend(ggml_tensor* result, int thread, int /*num_threads*/,
                    void* user_data) {
   const auto* node = static_cast<const AttentionNode*>(user_data);
+  const ggml_tensor* sinks = result->src[2];
   (node->wanted_only ? node->step->wanted_plan : node->step->plan)
-      .Run(node->offsets, static_cast<const float*>(result->src[0]->data),
-           static_cast<float*>(result->data), static_cast<uint32_t>(thread));
+      .Run(
+          node->offsets,
+          {static_cast<const float*>(result->src[0]->data),
+           sinks == nullptr ? nullptr : static_cast<const float*>(sinks->data)},
+          static_cast<float*>(result->data), static_cast<uint32_t>(thread));
 }
 
 }  // namespace
@@ -52,13 +56,14 @@ ggml_tensor* AddAppend(ggml_context* context, AttentionNode* node,
 }
 
 ggml_tensor* AddAttend(ggml_context* context, AttentionNode* node,
-                       ggml_tensor* q, ggml_tensor* appended) {
+                       const AttendSources& sources) {
   const kernels::AttentionShape& shape = node->step->shape;
-  const int64_t rows = ggml_nelements(q) / (shape.num_heads * shape.k_dim);
-  ggml_tensor* sources[] = {q, appended};
+  const int64_t rows =
+      ggml_nelements(sources.q) / (shape.num_heads * shape.k_dim);
+  ggml_tensor* all[] = {sources.q, sources.appended, sources.sinks};
   return ggml_custom_4d(context, GGML_TYPE_F32, shape.num_heads * shape.v_dim,
-                        rows, 1, 1, sources, 2, &ComputeAttend,
-                        GGML_N_TASKS_MAX, node);
+                        rows, 1, 1, all, sources.sinks == nullptr ? 2 : 3,
+                        &ComputeAttend, GGML_N_TASKS_MAX, node);
 }
 
 }  // namespace everwarm::models

@@ -46,11 +46,15 @@ struct AttentionNode {
 ggml_tensor* AddAppend(ggml_context* context, AttentionNode* node,
                        ggml_tensor* k, ggml_tensor* v);
 
-// The attention itself, after `appended`.
-// Shapes: q [rows, num_heads * k_dim], contiguous; result
-// [rows, num_heads * v_dim].
+struct AttendSources {
+  ggml_tensor* q = nullptr;         // [rows, num_heads * k_dim], contiguous
+  ggml_tensor* sinks = nullptr;     // [num_heads], or null
+  ggml_tensor* appended = nullptr;  // AddAppend()
+};
+// The attention itself, after what was appended.
+// Shapes: result [rows, num_heads * v_dim].
 ggml_tensor* AddAttend(ggml_context* context, AttentionNode* node,
-                       ggml_tensor* q, ggml_tensor* appended);
+                       const AttendSources& sources);
 
 }  // namespace everwarm::models
 

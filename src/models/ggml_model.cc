@@ -21,27 +21,39 @@ BlockGeometry MakeGeometry(const Hyperparameters& h, const ModelGroup& group,
                        kernels::KvPlanes(shape));
 }
 
-// Layers of one kind, by codec, in order of their first layers.
+// Sizes of the windows that layers have, in order of their first layers; 0,
+// layers that see all positions, comes first.
+std::vector<uint32_t> WindowSizes(const Hyperparameters& h) {
+  std::vector<uint32_t> sizes = {0};
+  for (const uint32_t window : h.windows) {
+    if (std::find(sizes.begin(), sizes.end(), window) == sizes.end()) {
+      sizes.push_back(window);
+    }
+  }
+  return sizes;
+}
+
+// Layers with a window of one size, by codec, in order of their first layers.
 std::vector<ModelGroup> MakeKind(const Hyperparameters& h, const KvScheme& kv,
-                                 bool windowed) {
+                                 uint32_t window, const std::string& name) {
   std::vector<ModelGroup> groups;
   for (uint32_t layer = 0; layer < h.num_layers; ++layer) {
-    if (h.recurrent[layer] || h.windowed[layer] != windowed) {
+    if (h.recurrent[layer] || h.windows[layer] != window) {
       continue;
     }
-    const LayerScheme& scheme = kv.Layer(layer, windowed);
+    const LayerScheme& scheme = kv.Layer(layer, window != 0);
     auto group = std::find_if(
         groups.begin(), groups.end(),
         [&](const ModelGroup& other) { return other.scheme == scheme; });
     if (group == groups.end()) {
       group = groups.insert(groups.end(), ModelGroup());
-      group->window = windowed ? h.window : 0;
+      group->window = window;
       group->scheme = scheme;
     }
     group->layers.push_back(layer);
   }
   for (ModelGroup& group : groups) {
-    group.name = windowed ? "window" : "full";
+    group.name = name;
     if (groups.size() > 1) {
       absl::StrAppend(&group.name, ".", group.scheme.name);
     }
@@ -74,9 +86,14 @@ ModelGroup MakeRecurrent(const Hyperparameters& h) {
 // Full layers first, recurrent ones last.
 std::vector<ModelGroup> MakeGroups(const Hyperparameters& h,
                                    const LoadOptions& options) {
+  const std::vector<uint32_t> sizes = WindowSizes(h);
   std::vector<ModelGroup> groups;
-  for (const bool windowed : {false, true}) {
-    for (ModelGroup& group : MakeKind(h, options.kv, windowed)) {
+  for (const uint32_t window : sizes) {
+    std::string name = window == 0 ? "full" : "window";
+    if (window != 0 && sizes.size() > 2) {
+      absl::StrAppend(&name, window);
+    }
+    for (ModelGroup& group : MakeKind(h, options.kv, window, name)) {
       group.geometry = MakeGeometry(h, group, options.block_tokens);
       groups.push_back(std::move(group));
     }
@@ -102,6 +119,7 @@ ModelInfo MakeInfo(const Weights& weights, const Hyperparameters& h) {
   info.train_context = h.train_context;
   info.weight_bytes = weights.bytes();
   info.row_independent = weights.row_independent();
+  info.variant = h.variant;
   return info;
 }
 
@@ -147,6 +165,9 @@ void GgmlModel::FillInputs(const StepInput& input,
   int32_t* positions = data(inputs.positions);
   int32_t* wanted = data(inputs.wanted);
   int32_t* wanted_positions = data(inputs.wanted_positions);
+  if (inputs.zeros != nullptr) {
+    std::fill_n(data(inputs.zeros), input.rows.size(), 0);
+  }
   for (size_t i = 0; i < input.rows.size(); ++i) {
     const StepRow& row = input.rows[i];
     const auto position = static_cast<int32_t>(row.position);

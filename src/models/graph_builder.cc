@@ -40,6 +40,26 @@ ggml_tensor* GraphBuilder::Linear(ggml_tensor* matrix, ggml_tensor* x,
   return bias == nullptr ? product : ggml_add(context_, product, bias);
 }
 
+ggml_tensor* GraphBuilder::ExpertLinear(const LinearWeights& weights,
+                                        ggml_tensor* x, ggml_tensor* experts) {
+  ggml_tensor* product = ggml_mul_mat_id(context_, weights.matrix, x, experts);
+  return weights.bias == nullptr
+             ? product
+             : ggml_add_id(context_, product, weights.bias, experts);
+}
+
+ggml_tensor* GraphBuilder::RowExactLinear(const LinearWeights& weights,
+                                          ggml_tensor* x) {
+  if (inputs_.zeros == nullptr) {
+    inputs_.zeros = NewInput(num_rows_);
+  }
+  const int64_t rows = x->ne[1];
+  ggml_tensor* product = ExpertLinear(
+      weights, ggml_reshape_3d(context_, x, x->ne[0], 1, rows),
+      ggml_view_2d(context_, inputs_.zeros, 1, rows, sizeof(int32_t), 0));
+  return ggml_reshape_2d(context_, product, product->ne[0], rows);
+}
+
 ggml_tensor* GraphBuilder::SplitHeads(ggml_tensor* x, const Heads& heads) {
   return ggml_reshape_3d(context_, x, heads.dim, heads.count, x->ne[1]);
 }
@@ -69,8 +89,8 @@ void GraphBuilder::Append(uint32_t layer, ggml_tensor* k, ggml_tensor* v,
   appended_ = Always(AddAppend(context_, &nodes_->attention.back(), k, v));
 }
 
-ggml_tensor* GraphBuilder::Attend(ggml_tensor* q) {
-  return AddAttend(context_, &nodes_->attention.back(), q, appended_);
+ggml_tensor* GraphBuilder::Attend(ggml_tensor* q, ggml_tensor* sinks) {
+  return AddAttend(context_, &nodes_->attention.back(), {q, sinks, appended_});
 }
 
 RecurrentNode* GraphBuilder::NewRecurrent(size_t state_offset) {

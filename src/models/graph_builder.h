@@ -13,6 +13,7 @@
 #include "models/hyperparameters.h"
 #include "models/recurrent_nodes.h"
 #include "models/step_state.h"
+#include "models/weights.h"
 
 namespace everwarm::models {
 
@@ -24,6 +25,8 @@ struct GraphInputs {
   // all rows do, or none.
   ggml_tensor* wanted = nullptr;
   ggml_tensor* wanted_positions = nullptr;
+  // i32 [rows], all 0; null when nobody asked for it.
+  ggml_tensor* zeros = nullptr;
 };
 
 // What the nodes of a graph point to. Deques: their elements stay where they
@@ -58,6 +61,16 @@ class GraphBuilder {
   // x times the matrix, plus `bias` unless null.
   ggml_tensor* Linear(ggml_tensor* matrix, ggml_tensor* x,
                       ggml_tensor* bias = nullptr);
+  ggml_tensor* Linear(const LinearWeights& weights, ggml_tensor* x) {
+    return Linear(weights.matrix, x, weights.bias);
+  }
+  // The same by Weights::Experts(): x [rows, 1 or used, inputs] times the
+  // matrices that `experts` (i32 [rows, used]) name: [rows, used, outputs].
+  ggml_tensor* ExpertLinear(const LinearWeights& weights, ggml_tensor* x,
+                            ggml_tensor* experts);
+  // The same as Linear() by one "expert", so that a row's result depends on
+  // that row alone whatever the type: x [rows, inputs].
+  ggml_tensor* RowExactLinear(const LinearWeights& weights, ggml_tensor* x);
   // [rows, heads * dim] as [rows, heads, dim].
   ggml_tensor* SplitHeads(ggml_tensor* x, const Heads& heads);
   // Rotates [rows, heads, dim]; `only_wanted`: the rows are those of Wanted().
@@ -70,8 +83,9 @@ class GraphBuilder {
   // Writes keys and values of all rows; Attend() of the same layer follows.
   // `only_wanted`: the queries will be those of Wanted().
   void Append(uint32_t layer, ggml_tensor* k, ggml_tensor* v, bool only_wanted);
-  // [rows or wanted, heads * v_dim]
-  ggml_tensor* Attend(ggml_tensor* q);
+  // `sinks` [heads] take part in each softmax; null: none.
+  // Shapes: result [rows or wanted, heads * v_dim].
+  ggml_tensor* Attend(ggml_tensor* q, ggml_tensor* sinks);
 
   // A recurrent layer's parts, for all rows in any case: its state goes on,
   // whoever reads the result. Shapes: models/recurrent_nodes.h.

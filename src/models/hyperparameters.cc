@@ -1,5 +1,6 @@
 #include "models/hyperparameters.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -18,6 +19,8 @@ constexpr uint32_t kMaxHeads = 1024;
 constexpr uint32_t kMaxHeadDim = 1024;
 constexpr uint32_t kMaxContext = 1 << 30;
 constexpr int64_t kMaxVocabulary = 1 << 24;
+constexpr uint32_t kMaxExperts = 1 << 12;
+constexpr uint32_t kMaxExpertsUsed = 64;
 
 // Reads keys "<architecture>.<name>" and keeps the first error.
 class Reader {
@@ -37,6 +40,28 @@ class Reader {
       return Uniform(name, low, high);
     }
     return Checked(name, file_.Uint(Key(name)), low, high);
+  }
+
+  // One number for each layer, from an array or from one for all; 0 when the
+  // key is missing.
+  std::vector<uint32_t> PerLayer(const std::string& name, uint32_t layers,
+                                 uint32_t low, uint32_t high) {
+    if (!file_.IsArray(Key(name))) {
+      return std::vector<uint32_t>(layers, Uint(name, low, high, 0));
+    }
+    const auto values = file_.UintArray(Key(name));
+    if (!values.ok() || values->size() < layers) {
+      Fail(values.ok() ? file_.Invalid(absl::StrCat(
+                             "key '", Key(name), "' has ", values->size(),
+                             " elements for ", layers, " layers"))
+                       : values.status());
+      return std::vector<uint32_t>(layers, low);
+    }
+    std::vector<uint32_t> checked;
+    for (uint32_t layer = 0; layer < layers; ++layer) {
+      checked.push_back(Checked(name, (*values)[layer], low, high));
+    }
+    return checked;
   }
 
   float Float(const std::string& name, std::optional<float> missing) {
@@ -103,9 +128,12 @@ void SetYarn(Reader& reader, RopeParameters& rope) {
       factor <= 1.0f ? 1.0f : 0.1f * std::log(factor) + 1.0f;
   rope.attn_factor = magnitude / (1.0f + 0.1f * std::log(factor));
   rope.attn_factor *= reader.Float("rope.scaling.attn_factor", 1.0f);
+  rope.beta_fast = reader.Float("rope.scaling.yarn_beta_fast", rope.beta_fast);
+  rope.beta_slow = reader.Float("rope.scaling.yarn_beta_slow", rope.beta_slow);
 }
 
-void ReadRope(const GgufFile& file, Reader& reader, Hyperparameters& h) {
+void ReadRope(const GgufFile& file, Reader& reader, const KeyRules& rules,
+              Hyperparameters& h) {
   RopeParameters& rope = h.rope;
   rope.dims = reader.Uint("rope.dimension_count", 2, h.k_dim, h.k_dim);
   if (rope.dims % 2 != 0) {
@@ -126,7 +154,7 @@ void ReadRope(const GgufFile& file, Reader& reader, Hyperparameters& h) {
   if (!file.Has(reader.Key("rope.scaling.factor"))) {
     factor = reader.Float("rope.scale_linear", 0.0f);
   }
-  if (rope.freq_base <= 0.0f || factor < 0.0f) {
+  if (!(rope.freq_base > 0.0f && factor >= 0.0f)) {
     reader.Fail(file.Invalid(absl::StrCat("rope frequency base ",
                                           rope.freq_base, " or scaling factor ",
                                           factor, " is not positive")));
@@ -137,33 +165,55 @@ void ReadRope(const GgufFile& file, Reader& reader, Hyperparameters& h) {
     rope.freq_scale = 1.0f;
   } else if (*scaling == "yarn") {
     SetYarn(reader, rope);
-  } else if (*scaling == "linear") {
+  } else if (*scaling == "linear" ||
+             (*scaling == "longrope" && rules.longrope)) {
+    rope.longrope = *scaling == "longrope";
     rope.attn_factor = reader.Float("rope.scaling.attn_factor", 1.0f);
   } else {
-    reader.Fail(absl::UnimplementedError(absl::StrCat(
-        file.path(), ": rope scaling '", *scaling,
-        "' does not run here; none, linear, yarn and factors per frequency "
-        "(rope_freqs) do")));
+    reader.Fail(absl::UnimplementedError(
+        absl::StrCat(file.path(), ": rope scaling '", *scaling,
+                     "' does not run in architecture '", h.architecture,
+                     "'; none, linear and yarn do")));
   }
+}
+
+void ReadExperts(const GgufFile& file, Reader& reader, const KeyRules& rules,
+                 Hyperparameters& h) {
+  const bool always = rules.experts == KeyRules::Experts::kAlways;
+  h.num_experts =
+      reader.Uint("expert_count", always ? 1 : 0, kMaxExperts,
+                  always ? std::nullopt : std::optional<uint32_t>(0));
+  if (h.num_experts == 0) {
+    return;
+  }
+  if (rules.experts == KeyRules::Experts::kNone) {
+    reader.Fail(absl::UnimplementedError(absl::StrCat(
+        file.path(), ": experts (key '", reader.Key("expert_count"), "' is ",
+        h.num_experts, ") do not run in architecture '", h.architecture, "'")));
+    return;
+  }
+  h.experts_used = reader.Uint("expert_used_count", 1,
+                               std::min(h.num_experts, kMaxExpertsUsed));
+  h.expert_ff_dim =
+      reader.Uint("expert_feed_forward_length", 1, kMaxFeedForward,
+                  h.ff_dim > 0 ? std::optional(h.ff_dim) : std::nullopt);
+  h.expert_weights_scale = reader.Float("expert_weights_scale", 1.0f);
 }
 
 }  // namespace
 
 absl::StatusOr<Hyperparameters> ReadHyperparameters(const GgufFile& file,
-                                                    int rope_type) {
+                                                    const KeyRules& rules) {
   Hyperparameters h;
   EW_ASSIGN_OR_RETURN(h.architecture, file.String("general.architecture"));
   Reader reader(file, h.architecture);
-  if (reader.Uint("expert_count", 0, UINT32_MAX, 0) > 0) {
-    EW_RETURN_IF_ERROR(reader.status());
-    return absl::UnimplementedError(
-        absl::StrCat(file.path(), ": mixture-of-experts models (key '",
-                     reader.Key("expert_count"), "') do not run here yet"));
-  }
   h.num_layers = reader.Uint("block_count", 1, kMaxLayers);
   h.train_context = reader.Uint("context_length", 1, kMaxContext);
   h.embedding_dim = reader.Uint("embedding_length", 1, kMaxEmbedding);
-  h.ff_dim = reader.Uint("feed_forward_length", 1, kMaxFeedForward);
+  h.ff_dim = reader.Uint("feed_forward_length", 1, kMaxFeedForward,
+                         rules.experts == KeyRules::Experts::kAlways
+                             ? std::optional<uint32_t>(0)
+                             : std::nullopt);
   h.num_heads = reader.Uint("attention.head_count", 1, kMaxHeads);
   h.num_kv_heads =
       reader.Uint("attention.head_count_kv", 1, kMaxHeads, h.num_heads);
@@ -188,10 +238,11 @@ absl::StatusOr<Hyperparameters> ReadHyperparameters(const GgufFile& file,
         absl::StrCat("norm epsilon ", h.rms_epsilon, " is not in [0, 1)"));
   }
   h.attention_scale = 1.0f / std::sqrt(static_cast<float>(h.k_dim));
-  h.rope.type = rope_type;
-  ReadRope(file, reader, h);
+  h.rope.type = rules.rope_type;
+  ReadRope(file, reader, rules, h);
+  ReadExperts(file, reader, rules, h);
   EW_RETURN_IF_ERROR(reader.status());
-  h.windowed.assign(h.num_layers, false);
+  h.windows.assign(h.num_layers, 0);
   h.recurrent.assign(h.num_layers, false);
 
   const GgufTensor* embedding = file.Find("token_embd.weight");
@@ -210,19 +261,9 @@ absl::StatusOr<Hyperparameters> ReadHyperparameters(const GgufFile& file,
 absl::Status ReadWindows(const GgufFile& file, uint32_t period,
                          Hyperparameters& h) {
   Reader reader(file, h.architecture);
-  h.window = reader.Uint("attention.sliding_window", 0, kMaxContext, 0);
+  const std::vector<uint32_t> sizes =
+      reader.PerLayer("attention.sliding_window", h.num_layers, 0, kMaxContext);
   EW_RETURN_IF_ERROR(reader.status());
-  if (h.window == 0) {
-    return absl::OkStatus();
-  }
-  h.window_rope = h.rope;
-  h.window_rope.freq_scale = 1.0f;
-  h.window_rope.freq_base = reader.Float("rope.freq_base_swa", 10000.0f);
-  if (h.window_rope.freq_base <= 0.0f) {
-    reader.Fail(file.Invalid("rope frequency base of windows is not positive"));
-  }
-  EW_RETURN_IF_ERROR(reader.status());
-
   const std::string pattern = reader.Key("attention.sliding_window_pattern");
   if (file.IsArray(pattern)) {
     EW_ASSIGN_OR_RETURN(const std::vector<uint32_t> windowed,
@@ -233,15 +274,30 @@ absl::Status ReadWindows(const GgufFile& file, uint32_t period,
                                        h.num_layers, " layers"));
     }
     for (uint32_t layer = 0; layer < h.num_layers; ++layer) {
-      h.windowed[layer] = windowed[layer] != 0;
+      h.windows[layer] = windowed[layer] != 0 ? sizes[layer] : 0;
     }
     return absl::OkStatus();
   }
   EW_ASSIGN_OR_RETURN(period, file.UintOr(pattern, period));
   for (uint32_t layer = 0; layer < h.num_layers; ++layer) {
-    h.windowed[layer] = period == 0 || layer % period != period - 1;
+    const bool windowed = period == 0 || layer % period != period - 1;
+    h.windows[layer] = windowed ? sizes[layer] : 0;
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<RopeParameters> ReadWindowRope(const GgufFile& file,
+                                              const Hyperparameters& h,
+                                              float freq_base) {
+  RopeParameters rope = h.rope;
+  Reader reader(file, h.architecture);
+  rope.freq_base = reader.Float("rope.freq_base_swa", freq_base);
+  if (!(rope.freq_base > 0.0f)) {
+    reader.Fail(file.Invalid(absl::StrCat("rope frequency base of windows ",
+                                          rope.freq_base, " is not positive")));
+  }
+  EW_RETURN_IF_ERROR(reader.status());
+  return rope;
 }
 
 }  // namespace everwarm::models

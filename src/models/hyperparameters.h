@@ -25,6 +25,8 @@ struct RopeParameters {
   float attn_factor = 1.0f;
   float beta_fast = 32.0f;
   float beta_slow = 1.0f;
+  // The file says that it has factors for short and for long contexts.
+  bool longrope = false;
 };
 
 // What a recurrent layer keeps of a sequence of any length: numbers in f32.
@@ -37,6 +39,7 @@ struct Hyperparameters {
   std::string architecture;
   uint32_t num_layers = 0;
   uint32_t embedding_dim = 0;
+  // 0: not in the file, and all layers have experts.
   uint32_t ff_dim = 0;
   uint32_t num_heads = 0;
   uint32_t num_kv_heads = 0;
@@ -45,34 +48,61 @@ struct Hyperparameters {
   uint32_t vocab_size = 0;
   uint32_t train_context = 0;
   float rms_epsilon = 0.0f;
+  // What embeddings are multiplied by.
+  float embedding_scale = 1.0f;
   // Of scores, before the softmax.
   float attention_scale = 0.0f;
   // 0: none.
   float final_logit_softcap = 0.0f;
   RopeParameters rope;
 
-  // 0: every layer sees all positions.
-  uint32_t window = 0;
-  // One per layer: true when it sees only the last `window` positions.
-  std::vector<bool> windowed;
-  RopeParameters window_rope;
+  // One per layer: it sees only so many last positions; 0: all.
+  std::vector<uint32_t> windows;
+
+  // Feed-forward networks of which each token takes a few; 0: none.
+  uint32_t num_experts = 0;
+  uint32_t experts_used = 0;
+  uint32_t expert_ff_dim = 0;
+  // What the chosen experts' weights are multiplied by.
+  float expert_weights_scale = 1.0f;
 
   // One per layer: true when it keeps `state` instead of keys and values.
   std::vector<bool> recurrent;
   StateSize state;
+
+  // As ModelInfo::variant.
+  std::string variant;
 };
 
-// What all architectures read the same way. `rope_type` is GGML_ROPE_TYPE_*.
-// Errors: kInvalidArgument, a key is missing, has another type, or is absurd;
-// kUnimplemented, what no architecture here does (experts, other rope scaling).
-absl::StatusOr<Hyperparameters> ReadHyperparameters(const GgufFile& file,
-                                                    int rope_type);
+// What differs between architectures in reading the keys.
+struct KeyRules {
+  // GGML_ROPE_TYPE_*.
+  int rope_type = 0;
+  // Rope factors for short and for long contexts are read.
+  bool longrope = false;
+  // The architecture may have, or has, experts; else a file with some is
+  // refused.
+  enum class Experts { kNone, kSome, kAlways } experts = Experts::kNone;
+};
 
-// Sets attention windows of a model whose layers alternate.
+// What all architectures read the same way.
+// Errors: kInvalidArgument, a key is missing, has another type, or is absurd;
+// kUnimplemented, what no architecture here does (other rope scaling).
+absl::StatusOr<Hyperparameters> ReadHyperparameters(const GgufFile& file,
+                                                    const KeyRules& rules);
+
+// Sets attention windows of a model whose layers alternate. The file may give
+// one size for all layers with a window, or one for each layer.
 // `period`: without another value in the file, the last of every `period`
 // layers sees all positions.
 absl::Status ReadWindows(const GgufFile& file, uint32_t period,
                          Hyperparameters& hyperparameters);
+
+// How layers with a window rotate: as the others, at the frequencies' base
+// that the file gives for them, or else at `freq_base`.
+absl::StatusOr<RopeParameters> ReadWindowRope(
+    const GgufFile& file, const Hyperparameters& hyperparameters,
+    float freq_base);
 
 }  // namespace everwarm::models
 

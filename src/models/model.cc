@@ -1,8 +1,10 @@
 #include "models/model.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "models/architecture.h"
 #include "models/ggml_model.h"
@@ -42,19 +44,30 @@ absl::Status CheckOptions(const LoadOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Architecture>> MakeArchitecture(
-    Weights& weights) {
+struct NamedArchitecture {
+  const char* name;  // general.architecture
+  MakeArchitecture* make;
+};
+
+constexpr NamedArchitecture kArchitectures[] = {
+    {"gemma3", MakeGemma3},     {"gpt-oss", MakeGptOss},  {"llama", MakeLlama},
+    {"phi3", MakePhi3},         {"qwen2", MakeQwen2},     {"qwen3", MakeQwen3},
+    {"qwen3moe", MakeQwen3Moe}, {"smollm3", MakeSmolLm3},
+};
+
+absl::StatusOr<MakeArchitecture*> FindArchitecture(const GgufFile& file) {
   EW_ASSIGN_OR_RETURN(const std::string name,
-                      weights.file().String("general.architecture"));
-  if (name == "llama") {
-    return MakeLlama(weights);
-  }
-  if (name == "gemma3") {
-    return MakeGemma3(weights);
+                      file.String("general.architecture"));
+  std::vector<absl::string_view> known;
+  for (const NamedArchitecture& architecture : kArchitectures) {
+    if (name == architecture.name) {
+      return architecture.make;
+    }
+    known.push_back(architecture.name);
   }
   return absl::UnimplementedError(
-      absl::StrCat(weights.file().path(), ": architecture '", name,
-                   "' does not run here; llama and gemma3 do"));
+      absl::StrCat(file.path(), ": architecture '", name,
+                   "' does not run here; ", absl::StrJoin(known, ", "), " do"));
 }
 
 }  // namespace
@@ -64,8 +77,10 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const std::string& path,
   EW_RETURN_IF_ERROR(CheckOptions(options));
   EW_ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, GgufFile::Open(path));
   auto weights = std::make_unique<Weights>(std::move(file));
+  EW_ASSIGN_OR_RETURN(MakeArchitecture* const make,
+                      FindArchitecture(weights->file()));
   EW_ASSIGN_OR_RETURN(std::unique_ptr<Architecture> architecture,
-                      MakeArchitecture(*weights));
+                      make(*weights, options));
   EW_RETURN_IF_ERROR(weights->Load(options.progress));
   return GgmlModel::Make(std::move(weights), std::move(architecture), options);
 }

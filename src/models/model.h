@@ -31,8 +31,8 @@ namespace everwarm::models {
 // Layers of the model with the same kind of state, the same retention and the
 // same codec.
 struct ModelGroup {
-  // "full", "window", "recurrent"; with the codec behind a dot where a kind has
-  // several.
+  // "full", "window", "recurrent"; "window512" where windows have several
+  // sizes; with the codec behind a dot where a kind has several.
   std::string name;
   uint32_t window = 0;  // 0: a full or a recurrent group
   // The layers keep a state of one size, whatever the position, instead of keys
@@ -48,7 +48,7 @@ struct ModelGroup {
 struct ModelInfo {
   std::string path;
   std::string name;          // general.name, or the file's name
-  std::string architecture;  // "llama", "gemma3"
+  std::string architecture;  // general.architecture
   uint32_t num_layers = 0;
   uint32_t embedding_dim = 0;
   uint32_t vocab_size = 0;
@@ -56,8 +56,12 @@ struct ModelInfo {
   uint32_t train_context = 0;
   uint64_t weight_bytes = 0;
   // Every weight matrix gives a row the same bits whatever else is in the batch
-  // (contract (b) of the design). False for K-quants, f16 and f32 weights.
+  // (contract (b) of the design). False for K-quants, f16 and f32 weights;
+  // experts and their routers are row-independent in every type.
   bool row_independent = false;
+  // What the file has in several variants and LoadOptions chose one of; keys
+  // and values of another are others. Empty: there is nothing to choose.
+  std::string variant;
 };
 
 struct StepRow {
@@ -90,6 +94,9 @@ struct LoadOptions {
   // CPUs for the threads that compute, one each in this order; at least as many
   // as threads. Empty: the system puts them where it likes.
   std::vector<uint32_t> cpus;
+  // Longest sequence that will be computed: chooses among rope factors for
+  // short and for long contexts. 0: the context that the model was trained for.
+  uint32_t context = 0;
   KvScheme kv;
   // Called from Load() with a fraction from 0 to 1; may be empty.
   std::function<void(float)> progress;

@@ -12,6 +12,8 @@ namespace {
 
 // Above what any architecture here adds for one layer, and outside the layers.
 constexpr size_t kNodesPerLayer = 64;
+// The same for each expert that a row takes.
+constexpr size_t kNodesPerExpert = 2;
 constexpr size_t kNodesOutside = 64;
 
 // A batch of decoding sequences has few shapes; prefill chunks have a usual one
@@ -26,9 +28,10 @@ constexpr size_t kMaxBytes = size_t{256} << 20;
 absl::StatusOr<std::unique_ptr<StepGraph>> StepGraph::Build(
     const Architecture& architecture, StepState& state,
     const StepShape& shape) {
+  const Hyperparameters& h = architecture.hyperparameters();
   const size_t max_nodes =
       kNodesOutside +
-      kNodesPerLayer * architecture.hyperparameters().num_layers;
+      h.num_layers * (kNodesPerLayer + kNodesPerExpert * h.experts_used);
   std::unique_ptr<StepGraph> step(new StepGraph(shape));
   step->context_.reset(
       ggml_init({max_nodes * ggml_tensor_overhead() +

@@ -157,7 +157,7 @@ bool Weights::CanRepack(ggml_type type, int64_t ne0, int64_t ne1) {
 }
 
 absl::StatusOr<ggml_tensor*> Weights::Declare(const std::string& name,
-                                              int64_t ne0, int64_t ne1,
+                                              const Shape& shape,
                                               bool may_repack) {
   if (const auto found = declared_.find(name); found != declared_.end()) {
     return found->second;
@@ -166,11 +166,10 @@ absl::StatusOr<ggml_tensor*> Weights::Declare(const std::string& name,
   if (source == nullptr) {
     return file_->Invalid(absl::StrCat("tensor '", name, "' is missing"));
   }
-  const int64_t expected[GGML_MAX_DIMS] = {ne0, ne1, 1, 1};
-  if (!std::equal(source->ne, source->ne + GGML_MAX_DIMS, expected)) {
+  if (!std::equal(shape.begin(), shape.end(), source->ne)) {
     return file_->Invalid(absl::StrCat("tensor '", name, "' has shape ",
                                        ShapeText(source->ne), ", expected ",
-                                       ShapeText(expected)));
+                                       ShapeText(shape.data())));
   }
   if (!IsSupported(source->type)) {
     return absl::UnimplementedError(absl::StrCat(
@@ -178,15 +177,15 @@ absl::StatusOr<ggml_tensor*> Weights::Declare(const std::string& name,
         ggml_type_name(source->type), ", which does not run here"));
   }
   Placement placement = Placement::kMapped;
-  if (may_repack && CanRepack(source->type, ne0, ne1)) {
+  if (may_repack && CanRepack(source->type, shape[0], shape[1])) {
     placement = Placement::kRepacked;
   } else if (reinterpret_cast<uintptr_t>(file_->Data(*source)) %
                  kTensorAlignment !=
              0) {
     placement = Placement::kCopied;
   }
-  ggml_tensor* tensor =
-      ggml_new_tensor_2d(ContextOf(placement), source->type, ne0, ne1);
+  ggml_tensor* tensor = ggml_new_tensor(ContextOf(placement), source->type,
+                                        GGML_MAX_DIMS, shape.data());
   ggml_set_name(tensor, name.c_str());
   entries_.push_back({tensor, source, placement});
   declared_.emplace(name, tensor);
@@ -197,25 +196,43 @@ absl::StatusOr<ggml_tensor*> Weights::Declare(const std::string& name,
 absl::StatusOr<ggml_tensor*> Weights::Matrix(const std::string& name,
                                              int64_t inputs, int64_t outputs) {
   EW_ASSIGN_OR_RETURN(ggml_tensor* const tensor,
-                      Declare(name, inputs, outputs, true));
+                      Declare(name, {inputs, outputs, 1, 1}, true));
   row_independent_ = row_independent_ && IsRowIndependent(tensor->type);
   return tensor;
 }
 
 absl::StatusOr<ggml_tensor*> Weights::Table(const std::string& name,
                                             int64_t columns, int64_t rows) {
-  return Declare(name, columns, rows, false);
+  return Declare(name, {columns, rows, 1, 1}, false);
 }
 
-absl::StatusOr<ggml_tensor*> Weights::Vector(const std::string& name,
-                                             int64_t size) {
+absl::StatusOr<ggml_tensor*> Weights::Experts(const std::string& name,
+                                              int64_t inputs, int64_t outputs,
+                                              int64_t count) {
+  return Declare(name, {inputs, outputs, count, 1}, false);
+}
+
+absl::Status Weights::CheckF32(const std::string& name) const {
   const GgufTensor* source = file_->Find(name);
   if (source != nullptr && source->type != GGML_TYPE_F32) {
     return absl::UnimplementedError(
         absl::StrCat(file_->path(), ": tensor '", name, "' has type ",
                      ggml_type_name(source->type), ", expected f32"));
   }
-  return Declare(name, size, 1, false);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ggml_tensor*> Weights::ExpertVectors(const std::string& name,
+                                                    int64_t size,
+                                                    int64_t count) {
+  EW_RETURN_IF_ERROR(CheckF32(name));
+  return Declare(name, {size, count, 1, 1}, false);
+}
+
+absl::StatusOr<ggml_tensor*> Weights::Vector(const std::string& name,
+                                             int64_t size) {
+  EW_RETURN_IF_ERROR(CheckF32(name));
+  return Declare(name, {size, 1, 1, 1}, false);
 }
 
 absl::StatusOr<ggml_tensor*> Weights::OptionalVector(const std::string& name,

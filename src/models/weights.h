@@ -9,6 +9,7 @@
 #ifndef EVERWARM_MODELS_WEIGHTS_H_
 #define EVERWARM_MODELS_WEIGHTS_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,6 +24,12 @@
 #include "models/gguf_file.h"
 
 namespace everwarm::models {
+
+// A matrix and what is added to its products; no bias: nothing is.
+struct LinearWeights {
+  ggml_tensor* matrix = nullptr;
+  ggml_tensor* bias = nullptr;
+};
 
 class Weights {
  public:
@@ -40,6 +47,14 @@ class Weights {
   // A matrix that rows are looked up in: [rows, columns]. Never repacked.
   absl::StatusOr<ggml_tensor*> Table(const std::string& name, int64_t columns,
                                      int64_t rows);
+  // Matrices that ggml_mul_mat_id() picks from: [count, outputs, inputs]. It
+  // multiplies row by row, so that a row's bits depend on nothing else,
+  // whatever the type. Never repacked.
+  absl::StatusOr<ggml_tensor*> Experts(const std::string& name, int64_t inputs,
+                                       int64_t outputs, int64_t count);
+  // f32 numbers that are added to what such matrices give: [count, size].
+  absl::StatusOr<ggml_tensor*> ExpertVectors(const std::string& name,
+                                             int64_t size, int64_t count);
   // f32 numbers: norms, biases, rope factors.
   absl::StatusOr<ggml_tensor*> Vector(const std::string& name, int64_t size);
   // The same, or null when the file has none.
@@ -74,8 +89,11 @@ class Weights {
     Placement placement;
   };
 
-  absl::StatusOr<ggml_tensor*> Declare(const std::string& name, int64_t ne0,
-                                       int64_t ne1, bool may_repack);
+  // Innermost first, as in the file; 1 beyond a tensor's dimensions.
+  using Shape = std::array<int64_t, GGML_MAX_DIMS>;
+  absl::StatusOr<ggml_tensor*> Declare(const std::string& name,
+                                       const Shape& shape, bool may_repack);
+  absl::Status CheckF32(const std::string& name) const;
   ggml_context* ContextOf(Placement placement) const;
   // True when ggml has a faster layout for it, in the buffer type that all
   // repacked weights of this model share.

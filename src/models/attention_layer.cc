@@ -1,0 +1,110 @@
+#include "models/attention_layer.h"
+
+#include "base/status_macros.h"
+
+namespace everwarm::models {
+namespace {
+
+// Columns [first, first + width) of x, as a tensor of their own.
+ggml_tensor* Columns(GraphBuilder& graph, ggml_tensor* x, int64_t first,
+                     int64_t width) {
+  ggml_context* context = graph.context();
+  return ggml_cont(context, ggml_view_2d(context, x, width, x->ne[1], x->nb[1],
+                                         first * sizeof(float)));
+}
+
+// Projected heads, normed and rotated.
+struct HeadParts {
+  Heads heads;
+  ggml_tensor* norm = nullptr;
+};
+ggml_tensor* TurnHeads(GraphBuilder& graph, const Hyperparameters& h,
+                       const AttentionWeights& weights, const HeadParts& parts,
+                       ggml_tensor* projected, bool only_wanted) {
+  ggml_tensor* heads = graph.SplitHeads(projected, parts.heads);
+  if (parts.norm != nullptr) {
+    heads = graph.Norm(heads, parts.norm, h.rms_epsilon);
+  }
+  return weights.rope ? graph.Rope(heads, *weights.rope, weights.rope_factors,
+                                   only_wanted)
+                      : heads;
+}
+
+}  // namespace
+
+AttentionWeights DeclareAttention(TensorScope& scope, const Hyperparameters& h,
+                                  const AttentionParts& parts) {
+  const int64_t width = h.embedding_dim;
+  const int64_t q_width = int64_t{h.num_heads} * h.k_dim;
+  const int64_t k_width = int64_t{h.num_kv_heads} * h.k_dim;
+  const int64_t v_width = int64_t{h.num_kv_heads} * h.v_dim;
+  AttentionWeights weights;
+  if (parts.fused_qkv) {
+    weights.qkv = scope.Linear("attn_qkv", width, q_width + k_width + v_width);
+  } else {
+    weights.q = scope.Linear("attn_q", width, q_width);
+    weights.k = scope.Linear("attn_k", width, k_width);
+    weights.v = scope.Linear("attn_v", width, v_width);
+  }
+  weights.o =
+      scope.Linear("attn_output", int64_t{h.num_heads} * h.v_dim, width);
+  if (parts.head_norms) {
+    weights.q_norm = scope.Vector("attn_q_norm", h.k_dim);
+    weights.k_norm = scope.Vector("attn_k_norm", h.k_dim);
+  }
+  if (parts.sinks) {
+    weights.sinks = scope.Vector("attn_sinks", h.num_heads);
+  }
+  weights.rope = h.rope;
+  return weights;
+}
+
+absl::StatusOr<ggml_tensor*> DeclareRopeFactors(Weights& weights,
+                                                uint32_t context,
+                                                Hyperparameters& h) {
+  constexpr char kLong[] = "rope_factors_long.weight";
+  constexpr char kShort[] = "rope_factors_short.weight";
+  const int64_t frequencies = h.rope.dims / 2;
+  if (!h.rope.longrope && !weights.Has(kLong) && !weights.Has(kShort)) {
+    return weights.OptionalVector("rope_freqs.weight", frequencies);
+  }
+  EW_ASSIGN_OR_RETURN(ggml_tensor* const long_factors,
+                      weights.Vector(kLong, frequencies));
+  EW_ASSIGN_OR_RETURN(ggml_tensor* const short_factors,
+                      weights.Vector(kShort, frequencies));
+  const uint32_t longest = context == 0 ? h.train_context : context;
+  const bool is_long = longest > h.rope.original_context;
+  h.variant = is_long ? "rope-long" : "rope-short";
+  return is_long ? long_factors : short_factors;
+}
+
+ggml_tensor* AddAttention(GraphBuilder& graph, const Hyperparameters& h,
+                          const AttentionWeights& weights, uint32_t layer,
+                          ggml_tensor* x, bool only_wanted) {
+  const HeadParts q_parts = {{h.num_heads, h.k_dim}, weights.q_norm};
+  const HeadParts k_parts = {{h.num_kv_heads, h.k_dim}, weights.k_norm};
+  const int64_t q_width = int64_t{h.num_heads} * h.k_dim;
+  const int64_t k_width = int64_t{h.num_kv_heads} * h.k_dim;
+  const int64_t v_width = int64_t{h.num_kv_heads} * h.v_dim;
+  ggml_tensor* qkv =
+      weights.qkv.matrix == nullptr ? nullptr : graph.Linear(weights.qkv, x);
+  ggml_tensor* k = qkv == nullptr ? graph.Linear(weights.k, x)
+                                  : Columns(graph, qkv, q_width, k_width);
+  k = TurnHeads(graph, h, weights, k_parts, k, false);
+  ggml_tensor* v = qkv == nullptr
+                       ? graph.Linear(weights.v, x)
+                       : Columns(graph, qkv, q_width + k_width, v_width);
+  graph.Append(layer, k, v, only_wanted);
+  if (only_wanted && graph.wanted() == 0) {
+    return nullptr;
+  }
+  const auto asking = [&](ggml_tensor* rows) {
+    return only_wanted ? graph.Wanted(rows) : rows;
+  };
+  ggml_tensor* q = qkv == nullptr ? graph.Linear(weights.q, asking(x))
+                                  : asking(Columns(graph, qkv, 0, q_width));
+  q = TurnHeads(graph, h, weights, q_parts, q, only_wanted);
+  return graph.Linear(weights.o, graph.Attend(q, weights.sinks));
+}
+
+}  // namespace everwarm::models

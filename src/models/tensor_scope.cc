@@ -1,0 +1,39 @@
+#include "models/tensor_scope.h"
+
+namespace everwarm::models {
+
+ggml_tensor* TensorScope::Take(absl::StatusOr<ggml_tensor*> tensor) {
+  if (tensor.ok()) {
+    return *tensor;
+  }
+  if (status_.ok()) {
+    status_ = tensor.status();
+  }
+  return nullptr;
+}
+
+ggml_tensor* TensorScope::Vector(const std::string& name, int64_t size) {
+  return Take(weights_.Vector(prefix_ + name + ".weight", size));
+}
+
+LinearWeights TensorScope::Linear(const std::string& name, int64_t inputs,
+                                  int64_t outputs) {
+  return {
+      Take(weights_.Matrix(prefix_ + name + ".weight", inputs, outputs)),
+      Take(weights_.OptionalVector(prefix_ + name + ".bias", outputs)),
+  };
+}
+
+LinearWeights TensorScope::Experts(const std::string& name, int64_t inputs,
+                                   int64_t outputs, int64_t count) {
+  LinearWeights experts;
+  experts.matrix = Take(
+      weights_.Experts(prefix_ + name + ".weight", inputs, outputs, count));
+  if (Has(name + ".bias")) {
+    experts.bias =
+        Take(weights_.ExpertVectors(prefix_ + name + ".bias", outputs, count));
+  }
+  return experts;
+}
+
+}  // namespace everwarm::models

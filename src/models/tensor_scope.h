@@ -1,0 +1,52 @@
+// Declaring the tensors of one layer, name by name.
+#ifndef EVERWARM_MODELS_TENSOR_SCOPE_H_
+#define EVERWARM_MODELS_TENSOR_SCOPE_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ggml.h"
+#include "models/weights.h"
+
+namespace everwarm::models {
+
+// Names are given without their prefix ("blk.3.") and without ".weight" or
+// ".bias". Keeps the first error; what is declared afterwards is null.
+//
+// Threads: one.
+class TensorScope {
+ public:
+  // `weights` outlives the scope.
+  TensorScope(Weights& weights, std::string prefix)
+      : weights_(weights), prefix_(std::move(prefix)) {}
+
+  // f32 numbers that activations are multiplied with, such as a norm's.
+  ggml_tensor* Vector(const std::string& name, int64_t size);
+  // A matrix, with a bias if the file has one.
+  LinearWeights Linear(const std::string& name, int64_t inputs,
+                       int64_t outputs);
+  // The same for `count` experts, and for a router as one of one.
+  LinearWeights Experts(const std::string& name, int64_t inputs,
+                        int64_t outputs, int64_t count);
+  // `name` with its ".weight" or ".bias".
+  bool Has(const std::string& name) const {
+    return weights_.Has(prefix_ + name);
+  }
+
+  // The first error, as Weights gives it.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  ggml_tensor* Take(absl::StatusOr<ggml_tensor*> tensor);
+
+  Weights& weights_;
+  const std::string prefix_;
+  absl::Status status_;
+};
+
+}  // namespace everwarm::models
+
+#endif  // EVERWARM_MODELS_TENSOR_SCOPE_H_
