@@ -16,9 +16,11 @@ import measure  # noqa: E402
 import pressure  # noqa: E402
 import served  # noqa: E402
 import steps  # noqa: E402
+import turns  # noqa: E402
 
 SUITES = {"depth": steps.depth, "codecs": steps.codecs, "quality": steps.quality, "restore": steps.restore,
-          "restart": served.restart, "switch": served.switch, "tier": served.tier, "disk": served.disk, "memory": served.memory,
+          "restart": served.restart, "restart-window": served.restart_window, "turns": turns.turns, "switch": served.switch, "tier": served.tier,
+          "disk": served.disk, "memory": served.memory,
           "streams": concurrent_load.streams, "agents": concurrent_load.agents, "fairness": concurrent_load.fairness,
           "pressure": pressure.pressure}
 

@@ -4,7 +4,7 @@ import shutil
 import tempfile
 import time
 
-from harness import Everwarm, LlamaServer, SMOLLM2, copy_cache, directory_bytes, document
+from harness import Everwarm, GEMMA3, LlamaServer, SMOLLM2, copy_cache, directory_bytes, document
 from measure import alternate, spread
 
 THREADS = 2
@@ -27,21 +27,24 @@ def next_turn(history, reply):
     return history + [{"role": "assistant", "content": reply}, {"role": "user", "content": "And again?"}]
 
 
-def everwarm(work, options=None, cache_dir="cache"):
-    return Everwarm(SMOLLM2, cache_dir if cache_dir == "off" else f"{work}/{cache_dir}", f"{work}/everwarm.log",
+def everwarm(work, options=None, cache_dir="cache", model=SMOLLM2):
+    return Everwarm(model, cache_dir if cache_dir == "off" else f"{work}/{cache_dir}", f"{work}/everwarm.log",
                     {"--ctx": 8192, "--threads": THREADS, **(options or {})})
 
 
-def llama(work, options=None):
-    return LlamaServer(SMOLLM2, f"{work}/llama.log",
+def llama(work, options=None, model=SMOLLM2):
+    return LlamaServer(model, f"{work}/llama.log",
                        {"-c": 8192, "-t": THREADS, "-np": 1, "-fa": "on", **(options or {})})
 
 
-def restart(table, runs):
-    """Next turn of a 6,000-token conversation after a restart, against a slot file restored by hand."""
+def restart(table, runs, model=SMOLLM2, aim=60):
+    """Next turn of a 6,000-token conversation after a restart, against a slot file restored by hand.
+
+    `aim`: how many times sooner than cold the first token is to come.
+    """
     with workspace() as work:
         history = conversation(6000, "zebra")
-        ours = everwarm(work)
+        ours = everwarm(work, model=model)
         ours_cold = ours.chat(history, 16)
         turn = next_turn(history, ours_cold["text"])
         ours.flush()
@@ -49,7 +52,7 @@ def restart(table, runs):
         copy_cache(f"{work}/cache", f"{work}/at_flush")
         before = ours.chat(turn, 16)
         ours.kill()
-        peer = llama(work, {"--slot-save-path": work})
+        peer = llama(work, {"--slot-save-path": work}, model)
         peer_cold = peer.chat(history, 16)
         peer_turn = next_turn(history, peer_cold["text"])
         assert peer.request("POST", "/slots/0?action=save", {"filename": "slot.bin"})[0] == 200
@@ -59,14 +62,14 @@ def restart(table, runs):
         def ours_once():
             shutil.rmtree(f"{work}/cache")
             copy_cache(f"{work}/at_flush", f"{work}/cache")
-            server = everwarm(work)
+            server = everwarm(work, model=model)
             result = server.chat(turn, 16)
             server.kill()
             answers.add(result["text"])
             return result["ttft"]
 
         def peer_once():
-            server = llama(work, {"--slot-save-path": work})
+            server = llama(work, {"--slot-save-path": work}, model)
             began = time.monotonic()
             assert server.request("POST", "/slots/0?action=restore", {"filename": "slot.bin"})[0] == 200
             restored = time.monotonic() - began
@@ -78,10 +81,15 @@ def restart(table, runs):
         ours_restart, peer_restart = spread(results["ours"]), spread(results["peer"])
         table.add("cold, first token", ours_cold["ttft"], peer_cold["ttft"], peer_cold["ttft"] / ours_cold["ttft"], unit="s")
         ratio = ours_cold["ttft"] / ours_restart["median"]
-        table.add("restart: cold over next turn", ours_restart, None, ratio, ">= 60", "s", ratio >= 60)
+        table.add("restart: cold over next turn", ours_restart, None, ratio, f">= {aim}", "s", ratio >= aim)
         ratio = ours_restart["median"] / peer_restart["median"]
         table.add("restart: next turn / slot file by hand + next turn", ours_restart, peer_restart, ratio, "<= 1", "s", ratio <= 1)
         table.add("restart: same text as before", int(answers == {before["text"]}), good=answers == {before["text"]})
+
+
+def restart_window(table, runs):
+    """The same for a model with sliding windows."""
+    restart(table, runs, GEMMA3, 40)
 
 
 def switch(table, runs):

@@ -24,11 +24,18 @@ namespace everwarm {
 class TinyGguf {
  public:
   static constexpr uint32_t kVocabulary = 96;
-  static constexpr uint32_t kWidth = 64;
-  static constexpr uint32_t kFeedForward = 96;
-  static constexpr uint32_t kHeads = 4;
-  static constexpr uint32_t kKvHeads = 2;
-  static constexpr uint32_t kHeadDim = 32;
+
+  // Multiples of 32 where a quantised row is as long.
+  struct Shape {
+    uint32_t layers = 2;
+    uint32_t width = 64;
+    uint32_t feed_forward = 96;
+    uint32_t heads = 4;
+    uint32_t kv_heads = 2;
+    uint32_t head_dim = 32;
+    uint32_t experts = 0;
+    uint32_t experts_used = 0;
+  };
 
   struct Tensor {
     ggml_type type = GGML_TYPE_F32;
@@ -38,42 +45,106 @@ class TinyGguf {
     float deviation = 0.0f;
   };
 
+  // Keys and tensors outside the layers.
+  TinyGguf(const std::string& architecture, const Shape& the_shape,
+           ggml_type matrices)
+      : shape(the_shape), matrices_(matrices) {
+    const std::string prefix = architecture + ".";
+    strings["general.architecture"] = architecture;
+    strings["general.name"] = "tiny";
+    strings["tokenizer.ggml.model"] = "no_vocab";
+    uints[prefix + "vocab_size"] = kVocabulary;
+    uints[prefix + "block_count"] = shape.layers;
+    uints[prefix + "context_length"] = 2048;
+    uints[prefix + "embedding_length"] = shape.width;
+    uints[prefix + "feed_forward_length"] = shape.feed_forward;
+    uints[prefix + "attention.head_count"] = shape.heads;
+    uints[prefix + "attention.head_count_kv"] = shape.kv_heads;
+    uints[prefix + "attention.key_length"] = shape.head_dim;
+    uints[prefix + "attention.value_length"] = shape.head_dim;
+    uints[prefix + "rope.dimension_count"] = shape.head_dim;
+    floats[prefix + "attention.layer_norm_rms_epsilon"] = 1e-5f;
+    if (shape.experts > 0) {
+      uints[prefix + "expert_count"] = shape.experts;
+      uints[prefix + "expert_used_count"] = shape.experts_used;
+      uints[prefix + "expert_feed_forward_length"] = shape.feed_forward;
+    }
+    tensors["token_embd.weight"] = {
+        matrices, {shape.width, kVocabulary}, 0.0f, 1.0f};
+    AddNorm("output_norm", shape.width);
+  }
+
   static TinyGguf Llama(uint32_t layers = 2,
                         ggml_type matrices = GGML_TYPE_F32) {
-    TinyGguf tiny("llama", layers, matrices);
+    TinyGguf tiny("llama", {.layers = layers}, matrices);
     for (uint32_t i = 0; i < layers; ++i) {
-      tiny.AddLayer(absl::StrCat("blk.", i, "."));
+      tiny.AddLayer(Prefix(i));
     }
     return tiny;
   }
 
   static TinyGguf Gemma3(uint32_t layers = 3,
                          ggml_type matrices = GGML_TYPE_F32) {
-    TinyGguf tiny("gemma3", layers, matrices);
+    TinyGguf tiny("gemma3", {.layers = layers}, matrices);
     tiny.uints["gemma3.attention.sliding_window"] = 16;
     tiny.uints["gemma3.attention.sliding_window_pattern"] = 3;
     for (uint32_t i = 0; i < layers; ++i) {
-      const std::string prefix = absl::StrCat("blk.", i, ".");
-      tiny.AddLayer(prefix);
-      tiny.AddNorm(prefix + "attn_q_norm", kHeadDim);
-      tiny.AddNorm(prefix + "attn_k_norm", kHeadDim);
-      tiny.AddNorm(prefix + "post_attention_norm", kWidth);
-      tiny.AddNorm(prefix + "post_ffw_norm", kWidth);
+      tiny.AddLayer(Prefix(i));
+      tiny.AddHeadNorms(Prefix(i));
+      tiny.AddNorm(Prefix(i) + "post_attention_norm", tiny.shape.width);
+      tiny.AddNorm(Prefix(i) + "post_ffw_norm", tiny.shape.width);
     }
     return tiny;
   }
 
+  static std::string Prefix(uint32_t layer) {
+    return absl::StrCat("blk.", layer, ".");
+  }
+
+  // Attention and a feed-forward network, with their norms.
+  void AddLayer(const std::string& prefix) {
+    AddNorm(prefix + "attn_norm", shape.width);
+    AddAttention(prefix);
+    AddNorm(prefix + "ffn_norm", shape.width);
+    AddMatrix(prefix + "ffn_gate", shape.width, shape.feed_forward);
+    AddMatrix(prefix + "ffn_up", shape.width, shape.feed_forward);
+    AddMatrix(prefix + "ffn_down", shape.feed_forward, shape.width);
+  }
+  void AddAttention(const std::string& prefix) {
+    const uint32_t q = shape.heads * shape.head_dim;
+    const uint32_t kv = shape.kv_heads * shape.head_dim;
+    AddMatrix(prefix + "attn_q", shape.width, q);
+    AddMatrix(prefix + "attn_k", shape.width, kv);
+    AddMatrix(prefix + "attn_v", shape.width, kv);
+    AddMatrix(prefix + "attn_output", q, shape.width);
+  }
+  void AddHeadNorms(const std::string& prefix) {
+    AddNorm(prefix + "attn_q_norm", shape.head_dim);
+    AddNorm(prefix + "attn_k_norm", shape.head_dim);
+  }
+  // A router and what it chooses from.
+  void AddExperts(const std::string& prefix) {
+    const std::string router = prefix + "ffn_gate_inp.weight";
+    tensors[router] = {GGML_TYPE_F32,
+                       {shape.width, shape.experts},
+                       0.0f,
+                       MatrixDeviation(shape.width)};
+    AddExpert(prefix + "ffn_gate_exps", shape.width, shape.feed_forward);
+    AddExpert(prefix + "ffn_up_exps", shape.width, shape.feed_forward);
+    AddExpert(prefix + "ffn_down_exps", shape.feed_forward, shape.width);
+  }
   void AddNorm(const std::string& name, int64_t size) {
     tensors[name + ".weight"] = {GGML_TYPE_F32, {size}, 1.0f, 0.2f};
   }
-  void AddBias(const std::string& name, int64_t size) {
-    tensors[name + ".bias"] = {GGML_TYPE_F32, {size}, 0.0f, 0.3f};
-  }
   void AddMatrix(const std::string& name, int64_t inputs, int64_t outputs) {
-    tensors[name + ".weight"] = {matrices_,
-                                 {inputs, outputs},
-                                 0.0f,
-                                 1.5f / std::sqrt(static_cast<float>(inputs))};
+    tensors[name + ".weight"] = {
+        matrices_, {inputs, outputs}, 0.0f, MatrixDeviation(inputs)};
+  }
+  // For the matrix `name` that is there.
+  void AddBiasOf(const std::string& name) {
+    std::vector<int64_t> ne = tensors.at(name + ".weight").ne;
+    ne.erase(ne.begin());
+    tensors[name + ".bias"] = {GGML_TYPE_F32, ne, 0.0f, 0.3f};
   }
 
   // False when the file cannot be written.
@@ -101,7 +172,7 @@ class TinyGguf {
     }
     const ggml_context_ptr context(
         ggml_init({size_t{64} << 20, nullptr, false}));
-    std::mt19937 random(17);
+    std::mt19937 random(seed);
     for (const auto& [name, tensor] : tensors) {
       ggml_tensor* out =
           ggml_new_tensor(context.get(), tensor.type,
@@ -113,6 +184,8 @@ class TinyGguf {
     return gguf_write_to_file(gguf.get(), path.c_str(), false);
   }
 
+  Shape shape;
+  uint32_t seed = 17;
   std::map<std::string, std::string> strings;
   std::map<std::string, uint32_t> uints;
   std::map<std::string, float> floats;
@@ -121,38 +194,14 @@ class TinyGguf {
   std::map<std::string, Tensor> tensors;
 
  private:
-  TinyGguf(const std::string& architecture, uint32_t layers, ggml_type matrices)
-      : matrices_(matrices) {
-    const std::string prefix = architecture + ".";
-    strings["general.architecture"] = architecture;
-    strings["general.name"] = "tiny";
-    strings["tokenizer.ggml.model"] = "no_vocab";
-    uints[prefix + "vocab_size"] = kVocabulary;
-    uints[prefix + "block_count"] = layers;
-    uints[prefix + "context_length"] = 2048;
-    uints[prefix + "embedding_length"] = kWidth;
-    uints[prefix + "feed_forward_length"] = kFeedForward;
-    uints[prefix + "attention.head_count"] = kHeads;
-    uints[prefix + "attention.head_count_kv"] = kKvHeads;
-    uints[prefix + "attention.key_length"] = kHeadDim;
-    uints[prefix + "attention.value_length"] = kHeadDim;
-    uints[prefix + "rope.dimension_count"] = kHeadDim;
-    floats[prefix + "attention.layer_norm_rms_epsilon"] = 1e-5f;
-    tensors["token_embd.weight"] = {
-        matrices, {kWidth, kVocabulary}, 0.0f, 1.0f};
-    AddNorm("output_norm", kWidth);
+  static float MatrixDeviation(int64_t inputs) {
+    return 1.5f / std::sqrt(static_cast<float>(inputs));
   }
-
-  void AddLayer(const std::string& prefix) {
-    AddNorm(prefix + "attn_norm", kWidth);
-    AddMatrix(prefix + "attn_q", kWidth, kHeads * kHeadDim);
-    AddMatrix(prefix + "attn_k", kWidth, kKvHeads * kHeadDim);
-    AddMatrix(prefix + "attn_v", kWidth, kKvHeads * kHeadDim);
-    AddMatrix(prefix + "attn_output", kHeads * kHeadDim, kWidth);
-    AddNorm(prefix + "ffn_norm", kWidth);
-    AddMatrix(prefix + "ffn_gate", kWidth, kFeedForward);
-    AddMatrix(prefix + "ffn_up", kWidth, kFeedForward);
-    AddMatrix(prefix + "ffn_down", kFeedForward, kWidth);
+  void AddExpert(const std::string& name, int64_t inputs, int64_t outputs) {
+    tensors[name + ".weight"] = {matrices_,
+                                 {inputs, outputs, shape.experts},
+                                 0.0f,
+                                 MatrixDeviation(inputs)};
   }
 
   static void Fill(const Tensor& tensor, std::mt19937& random,

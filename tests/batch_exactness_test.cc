@@ -1,6 +1,6 @@
 // The promise that a request's logits do not depend on what else is computed:
-// a real model under the real scheduler, requests that join and leave, against
-// each of them alone, bit for bit.
+// a real model and a small one of each architecture under the real scheduler,
+// requests that join and leave, against each of them alone, bit for bit.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,8 @@
 #include "engine/scheduler.h"
 #include "models/model.h"
 #include "testing/engine_harness.h"
-#include "testing/source_files.h"
+#include "testing/temp_dir.h"
+#include "testing/tested_model.h"
 
 namespace everwarm::engine {
 namespace {
@@ -106,29 +107,45 @@ class World {
   Scheduler scheduler_;
 };
 
-std::vector<TokenId> Words(size_t length, TokenId first) {
+std::vector<TokenId> Words(size_t length, TokenId first, uint32_t vocabulary) {
   std::vector<TokenId> tokens = {first};
   while (tokens.size() < length) {
     tokens.push_back(static_cast<TokenId>(
-        (tokens.size() * 7919 + static_cast<size_t>(first) * 31) % 40000));
+        (tokens.size() * 7919 + static_cast<size_t>(first) * 31) % vocabulary));
   }
   return tokens;
 }
 
-TEST(BatchExactnessTest, RowsThatJoinAndLeaveHaveTheLogitsOfRequestsAlone) {
-  const std::string path = ModelPath("SmolLM2-135M-Instruct.Q4_1.gguf");
+std::vector<std::string> RowIndependentModels() {
+  std::vector<std::string> names = TinyModelNames();
+  names.push_back(kSmolLm);
+  return names;
+}
+
+class BatchExactnessTest : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Models, BatchExactnessTest,
+                         testing::ValuesIn(RowIndependentModels()),
+                         [](const auto& info) {
+                           return TestedModelName(info.param);
+                         });
+
+TEST_P(BatchExactnessTest, RowsThatJoinAndLeaveHaveTheLogitsOfRequestsAlone) {
+  const TempDir dir;
+  const std::string path = TestedModelPath(GetParam(), dir);
   if (!std::filesystem::exists(path)) {
     GTEST_SKIP() << path << " is not there; tools/setup.sh models";
   }
-  auto model = models::Model::Load(path, {.num_threads = 2});
+  auto model = models::Model::Load(
+      path, {.num_threads = TestedModelThreads(GetParam())});
   ASSERT_TRUE(model.ok()) << model.status();
   ASSERT_TRUE((*model)->info().row_independent);
+  const uint32_t vocabulary = (*model)->info().vocab_size;
   constexpr size_t kLengths[] = {3, 64, 700, 129, 17, 350, 65, 1000};
   std::vector<Request> requests;
   for (size_t i = 0; i < std::size(kLengths); ++i) {
-    requests.push_back(
-        GreedyRequest(Words(kLengths[i], static_cast<TokenId>(1000 + i)),
-                      i % 2 == 0 ? 120 : 25));
+    requests.push_back(GreedyRequest(
+        Words(kLengths[i], static_cast<TokenId>(10 + i), vocabulary),
+        i % 2 == 0 ? 120 : 25));
   }
   World together(model->get());
   std::vector<std::shared_ptr<ReplyChannel>> channels;
@@ -139,7 +156,7 @@ TEST(BatchExactnessTest, RowsThatJoinAndLeaveHaveTheLogitsOfRequestsAlone) {
     together.Turn();
   }
   // One more, which leaves in the middle of its prompt.
-  auto quitter = together.Ask(GreedyRequest(Words(900, 2000), 8));
+  auto quitter = together.Ask(GreedyRequest(Words(900, 50, vocabulary), 8));
   together.Turn();
   together.Turn();
   quitter->Cancel();

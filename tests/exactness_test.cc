@@ -1,5 +1,6 @@
-// The promise that a hit never changes an answer, on real models with the real
-// pool, tree and files: logits are compared bit for bit.
+// The promise that a hit never changes an answer, on real models and on a small
+// one of each architecture, with the real pool, tree and files: logits are
+// compared bit for bit.
 
 #include <gtest/gtest.h>
 
@@ -12,9 +13,9 @@
 #include "cache/kv_cache.h"
 #include "models/model.h"
 #include "models/vocabulary.h"
-#include "testing/source_files.h"
 #include "testing/stepped_process.h"
 #include "testing/temp_dir.h"
+#include "testing/tested_model.h"
 
 namespace everwarm {
 namespace {
@@ -22,8 +23,13 @@ namespace {
 constexpr uint32_t kChunk = 512;
 constexpr int kGreedyTokens = 256;
 
-const char* const kModels[] = {"SmolLM2-135M-Instruct.Q4_1.gguf",
-                               "gemma-3-270m-q4_k_m.gguf"};
+// All of them, and `fetched` besides.
+std::vector<std::string> TestedModels(std::vector<std::string> fetched) {
+  for (std::string& name : TinyModelNames()) {
+    fetched.push_back(std::move(name));
+  }
+  return fetched;
+}
 
 // All logits of the new turn's end and of the greedy tokens after it.
 std::vector<std::vector<float>> Continue(SteppedProcess& process,
@@ -33,21 +39,28 @@ std::vector<std::vector<float>> Continue(SteppedProcess& process,
 }
 
 // A model, a long text and a next turn.
-class RealModel : public testing::Test {
+class TestedModel : public testing::TestWithParam<std::string> {
  protected:
   // Skips the test where the model was not fetched.
-  void Load(const std::string& name) {
-    const std::string path = ModelPath(name);
+  void SetUp() override {
+    const std::string path = TestedModelPath(GetParam(), models_dir_);
     if (!std::filesystem::exists(path)) {
       GTEST_SKIP() << path << " is not there; tools/setup.sh models gemma";
     }
-    LoadFile(path);
-  }
-
-  void LoadFile(const std::string& path) {
-    auto model = models::Model::Load(path, {.num_threads = 2});
+    auto model = models::Model::Load(
+        path, {.num_threads = TestedModelThreads(GetParam())});
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = std::move(*model);
+    if (IsFetchedModel(GetParam())) {
+      ReadText(path);
+    } else {
+      MakeUpText();
+    }
+    ASSERT_GE(tokens_.size(), 800u);
+    ASSERT_GE(turn_.size(), 16u);
+  }
+
+  void ReadText(const std::string& path) {
     auto vocabulary = models::Vocabulary::Load(path);
     ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
     std::string text;
@@ -66,8 +79,17 @@ class RealModel : public testing::Test {
                         {.add_special = false});
     ASSERT_TRUE(turn.ok());
     turn_ = *turn;
-    ASSERT_GE(tokens_.size(), 800u);
-    ASSERT_GE(turn_.size(), 16u);
+  }
+
+  // The small models have no text.
+  void MakeUpText() {
+    const uint32_t size = model_->info().vocab_size;
+    for (uint32_t i = 0; i < 900; ++i) {
+      tokens_.push_back(static_cast<TokenId>((i * i + 3 * i) % size));
+    }
+    for (uint32_t i = 0; i < 20; ++i) {
+      turn_.push_back(static_cast<TokenId>((7 * i + 11) % size));
+    }
   }
 
   std::vector<TokenId> With(size_t prefix) const {
@@ -76,18 +98,19 @@ class RealModel : public testing::Test {
     return prompt;
   }
 
+  TempDir models_dir_;
   TempDir dir_;
   std::unique_ptr<models::Model> model_;
   std::vector<TokenId> tokens_;
   std::vector<TokenId> turn_;
 };
 
-class ExactnessTest : public RealModel,
-                      public testing::WithParamInterface<const char*> {
- protected:
-  void SetUp() override { Load(GetParam()); }
-};
-INSTANTIATE_TEST_SUITE_P(BothModels, ExactnessTest, testing::ValuesIn(kModels));
+class ExactnessTest : public TestedModel {};
+INSTANTIATE_TEST_SUITE_P(Models, ExactnessTest,
+                         testing::ValuesIn(TestedModels({kSmolLm, kGemma})),
+                         [](const auto& info) {
+                           return TestedModelName(info.param);
+                         });
 
 TEST_P(ExactnessTest, EveryWayBackGivesTheLogitsOfTheLiveContinuation) {
   // Not at a block's end, and longer than Gemma's window.
@@ -171,14 +194,17 @@ TEST_P(ExactnessTest, ABorrowerDoesNotDisturbTheDonor) {
   ExpectSameBits(of_first, of_second, "second borrower");
 }
 
-class CutTest : public RealModel {
- protected:
-  void SetUp() override { Load(kModels[0]); }
-};
+// Gemma's weights are not row-independent.
+class CutTest : public TestedModel {};
+INSTANTIATE_TEST_SUITE_P(Models, CutTest,
+                         testing::ValuesIn(TestedModels({kSmolLm})),
+                         [](const auto& info) {
+                           return TestedModelName(info.param);
+                         });
 
 // Every length of the cached part, computed token by token, gives the logits
 // that a cold prompt in one step gives.
-TEST_F(CutTest, EveryCutOfAPromptGivesTheLogitsOfAColdOne) {
+TEST_P(CutTest, EveryCutOfAPromptGivesTheLogitsOfAColdOne) {
   ASSERT_TRUE(model_->info().row_independent);
   constexpr size_t kLength = 200;
   const auto prompt = absl::MakeConstSpan(tokens_).first(kLength);

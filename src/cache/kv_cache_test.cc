@@ -1,7 +1,9 @@
 // Sequences and what they share, in RAM.
 #include "cache/kv_cache.h"
 
+#include <algorithm>
 #include <set>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "testing/cache_harness.h"
@@ -196,6 +198,79 @@ TEST(KvCacheTest, WindowBlocksThatNoLaterPositionSeesAreReleased) {
   EXPECT_NE(sequence->blocks(1)[55], nullptr);
   EXPECT_NE(sequence->blocks(0)[0], nullptr);
   EXPECT_EQ(h.pool().used_bytes(), (63 + 8) * 4096);
+}
+
+// Layers as Gemma 3 270M has them, if narrower, for a context many times their
+// window.
+class LongContextTest : public testing::Test {
+ protected:
+  static constexpr TokenPos kBlock = 64;
+  static constexpr TokenPos kWindow = 512;
+  static CacheLayout Layout() {
+    const std::vector<PlaneGeometry> planes = {{1, 16}, {1, 16}};
+    return {kBlock,
+            {{"full", GroupKind::kFull, 0, BlockGeometry(3, kBlock, planes)},
+             {"window", GroupKind::kWindow, kWindow,
+              BlockGeometry(15, kBlock, planes)}}};
+  }
+  void Go(Sequence& sequence, TokenPos count) {
+    const auto first = static_cast<TokenId>(1 + sequence.length());
+    ASSERT_TRUE(h_.Compute(sequence, Range(first, count)).ok());
+  }
+  // Tokens of the window group that the pool has room in use for, when the full
+  // group holds `length`.
+  size_t WindowTokens(TokenPos length) {
+    const auto& groups = h_.layout().groups;
+    const size_t full =
+        (length + kBlock - 1) / kBlock * groups[0].geometry.slot_bytes();
+    return (h_.pool().used_bytes() - full) / groups[1].geometry.slot_bytes() *
+           kBlock;
+  }
+  CacheHarness h_{Layout()};
+};
+
+TEST_F(LongContextTest, AWindowGroupHoldsItsWindowAndTwoSpans) {
+  constexpr TokenPos kStep = 512;
+  const auto sequence = h_.Take(Range(1, 9000));
+  while (sequence->length() < 8000) {
+    ASSERT_NO_FATAL_FAILURE(
+        Go(*sequence, std::min(kStep, 8000 - sequence->length())));
+    // And what the step writes.
+    ASSERT_LE(WindowTokens(sequence->length()), kWindow + 2 * kBlock + kStep);
+  }
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_NO_FATAL_FAILURE(Go(*sequence, 1));
+    ASSERT_LE(WindowTokens(sequence->length()), kWindow + 2 * kBlock);
+  }
+}
+
+TEST_F(LongContextTest, OnlyTheWindowBeforeAPublishedPositionStays) {
+  constexpr TokenPos kStep = 100;
+  auto sequence = h_.Take(Range(1, 9000));
+  for (const TokenPos end : {3000u, 8000u}) {
+    while (sequence->length() < end) {
+      ASSERT_NO_FATAL_FAILURE(Go(*sequence, kStep));
+    }
+    h_.cache().Publish(*sequence);
+  }
+  h_.StoreAll();
+  sequence.reset();
+  // Two published positions, each with what the step that reached it had.
+  EXPECT_LE(WindowTokens(8000), 2 * (kWindow + 2 * kBlock + kStep));
+  std::set<TokenPos> stored;
+  for (const auto& [key, entry] : h_.tier().disk()) {
+    if (key.group == 1) stored.insert(entry.identity.start);
+  }
+  for (const TokenPos end : {3000u, 8000u}) {
+    EXPECT_TRUE(stored.contains((end - kWindow + 1) / kBlock * kBlock)) << end;
+    EXPECT_TRUE(stored.contains((end - 1) / kBlock * kBlock)) << end;
+  }
+  EXPECT_FALSE(stored.contains(1024));
+  EXPECT_FALSE(stored.contains(5120));
+  EXPECT_TRUE(h_.tier().problems().empty());
+  h_.Restart();
+  EXPECT_EQ(h_.TakeReady(Range(1, 3000) + Range(20000, 9))->length(), 3000);
+  EXPECT_EQ(h_.TakeReady(Range(1, 8000) + Range(20000, 9))->length(), 8000);
 }
 
 // B-07: a window layer cannot be cut back to where its rows are gone.

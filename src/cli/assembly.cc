@@ -106,6 +106,7 @@ absl::Status Assembly::LoadModel(const ModelOptions& options,
   load.block_tokens = options.block_tokens;
   load.num_threads = options.threads;
   load.cpus = options.cpu_list;
+  load.context = options.context;
   load.kv = options.kv_scheme;
   load.progress = [&progress](float fraction) { progress.Update(fraction); };
   EW_ASSIGN_OR_RETURN(model_, models::Model::Load(options.model, load));
@@ -146,7 +147,7 @@ absl::StatusOr<Fingerprint> Assembly::Identify(const ModelOptions& options,
         progress.Update(static_cast<float>(done) / static_cast<float>(total));
       }));
   parts.groups = Schemes(*model_);
-  parts.numerics_version = NumericsVersion();
+  parts.numerics_version = NumericsVersion(model_->info().variant);
   return store::ComputeFingerprint(parts);
 }
 

@@ -12,7 +12,7 @@ constexpr int kVersion = 1;
 
 }  // namespace
 
-std::string NumericsVersion() {
+std::string NumericsVersion(const std::string& variant) {
   std::string ggml;
   if (ggml_cpu_has_avx() != 0) absl::StrAppend(&ggml, "+avx");
   if (ggml_cpu_has_avx2() != 0) absl::StrAppend(&ggml, "+avx2");
@@ -26,7 +26,9 @@ std::string NumericsVersion() {
   if (ggml_cpu_has_neon() != 0) absl::StrAppend(&ggml, "+neon");
   if (ggml_cpu_has_dotprod() != 0) absl::StrAppend(&ggml, "+dotprod");
   if (ggml_cpu_has_matmul_int8() != 0) absl::StrAppend(&ggml, "+i8mm");
-  return absl::StrCat(kVersion, "/", kernels::KernelTarget(), "/ggml", ggml);
+  const std::string version =
+      absl::StrCat(kVersion, "/", kernels::KernelTarget(), "/ggml", ggml);
+  return variant.empty() ? version : absl::StrCat(version, "/", variant);
 }
 
 }  // namespace everwarm::cli

@@ -8,7 +8,8 @@
 
 namespace everwarm::cli {
 
-std::string NumericsVersion();
+// `variant` is ModelInfo::variant.
+std::string NumericsVersion(const std::string& variant);
 
 }  // namespace everwarm::cli
 

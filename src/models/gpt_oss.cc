@@ -22,6 +22,7 @@ absl::StatusOr<std::unique_ptr<Architecture>> MakeGptOss(
   EW_ASSIGN_OR_RETURN(const RopeParameters window_rope,
                       ReadWindowRope(file, h, h.rope.freq_base));
   return MakeDecoder(weights, h, [&](TensorScope& scope, uint32_t index) {
+    scope.RequireBiases();
     DecoderLayer layer;
     layer.attn_norm = scope.Vector("attn_norm", h.embedding_dim);
     layer.attention = DeclareAttention(scope, h, {.sinks = true});

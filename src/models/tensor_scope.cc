@@ -18,10 +18,13 @@ ggml_tensor* TensorScope::Vector(const std::string& name, int64_t size) {
 
 LinearWeights TensorScope::Linear(const std::string& name, int64_t inputs,
                                   int64_t outputs) {
-  return {
-      Take(weights_.Matrix(prefix_ + name + ".weight", inputs, outputs)),
-      Take(weights_.OptionalVector(prefix_ + name + ".bias", outputs)),
-  };
+  LinearWeights linear;
+  linear.matrix =
+      Take(weights_.Matrix(prefix_ + name + ".weight", inputs, outputs));
+  if (HasBias(name)) {
+    linear.bias = Take(weights_.Vector(prefix_ + name + ".bias", outputs));
+  }
+  return linear;
 }
 
 LinearWeights TensorScope::Experts(const std::string& name, int64_t inputs,
@@ -29,7 +32,7 @@ LinearWeights TensorScope::Experts(const std::string& name, int64_t inputs,
   LinearWeights experts;
   experts.matrix = Take(
       weights_.Experts(prefix_ + name + ".weight", inputs, outputs, count));
-  if (Has(name + ".bias")) {
+  if (HasBias(name)) {
     experts.bias =
         Take(weights_.ExpertVectors(prefix_ + name + ".bias", outputs, count));
   }

@@ -23,6 +23,9 @@ class TensorScope {
   TensorScope(Weights& weights, std::string prefix)
       : weights_(weights), prefix_(std::move(prefix)) {}
 
+  // From now on a matrix without a bias is an error.
+  void RequireBiases() { biases_required_ = true; }
+
   // f32 numbers that activations are multiplied with, such as a norm's.
   ggml_tensor* Vector(const std::string& name, int64_t size);
   // A matrix, with a bias if the file has one.
@@ -41,9 +44,14 @@ class TensorScope {
 
  private:
   ggml_tensor* Take(absl::StatusOr<ggml_tensor*> tensor);
+  // `name` has a bias, or must have one.
+  bool HasBias(const std::string& name) const {
+    return biases_required_ || Has(name + ".bias");
+  }
 
   Weights& weights_;
   const std::string prefix_;
+  bool biases_required_ = false;
   absl::Status status_;
 };
 

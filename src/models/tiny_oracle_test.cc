@@ -1,29 +1,35 @@
-// Variants of the architectures, as small random f32 models, against libllama.
-// Without quantised weights the two differ by little but the order of sums and
-// the oracle's rounding of queries and probabilities to f16.
+// Every architecture, as small random f32 models, against libllama. Without
+// quantised weights, and with the oracle's keys and values in f32, the two
+// differ by the rounding of our keys and values to f16 and the order of sums.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "llama.h"
 #include "models/model.h"
+#include "testing/logit_distance.h"
 #include "testing/model_harness.h"
 #include "testing/temp_dir.h"
+#include "testing/tiny_architectures.h"
 #include "testing/tiny_gguf.h"
 
 namespace everwarm::models {
 namespace {
 
-constexpr size_t kTokens = 90;
+constexpr size_t kTokens = 300;
+constexpr size_t kVocabulary = TinyGguf::kVocabulary;
+// Longest sequence unless a test says otherwise.
+constexpr uint32_t kContext = 512;
 
 std::vector<TokenId> Tokens() {
   std::vector<TokenId> tokens;
   for (size_t i = 0; i < kTokens; ++i) {
-    tokens.push_back(
-        static_cast<TokenId>((i * i + 3 * i) % TinyGguf::kVocabulary));
+    tokens.push_back(static_cast<TokenId>((i * i + 3 * i) % kVocabulary));
   }
   return tokens;
 }
@@ -33,16 +39,22 @@ struct LlamaFree {
   void operator()(llama_context* context) const { llama_free(context); }
 };
 
-std::vector<float> OracleLogits(const std::string& path) {
+// Logits of all positions by libllama, computed in one step.
+std::vector<float> OracleLogits(const std::string& path,
+                                uint32_t context_tokens = kContext) {
   const std::unique_ptr<llama_model, LlamaFree> model(
       llama_model_load_from_file(path.c_str(), llama_model_default_params()));
   if (model == nullptr) {
     return {};
   }
   llama_context_params params = llama_context_default_params();
-  params.n_ctx = 256;
+  params.n_ctx = context_tokens;
+  params.n_batch = kContext;
+  params.n_ubatch = kContext;
   params.n_threads = 1;
   params.n_threads_batch = 1;
+  params.type_k = GGML_TYPE_F32;
+  params.type_v = GGML_TYPE_F32;
   params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
   const std::unique_ptr<llama_context, LlamaFree> context(
       llama_init_from_model(model.get(), params));
@@ -58,76 +70,149 @@ std::vector<float> OracleLogits(const std::string& path) {
   }
   EXPECT_EQ(llama_decode(context.get(), batch), 0);
   const float* logits = llama_get_logits(context.get());
-  std::vector<float> all(logits, logits + kTokens * TinyGguf::kVocabulary);
+  std::vector<float> all(logits, logits + kTokens * kVocabulary);
   llama_batch_free(batch);
   return all;
 }
 
+// Logits of all positions by our model, in steps of `chunk`.
+std::vector<float> OurLogits(Model& model, size_t chunk) {
+  const SequenceBlocks blocks(model, kTokens);
+  const std::vector<TokenId> tokens = Tokens();
+  std::vector<float> ours;
+  for (size_t start = 0; start < kTokens; start += chunk) {
+    const auto step = StepOnce(
+        model, blocks, absl::MakeConstSpan(tokens).subspan(start, chunk),
+        static_cast<TokenPos>(start), Wanted::kAll);
+    EXPECT_TRUE(step.ok()) << step.status();
+    if (!step.ok()) {
+      return {};
+    }
+    ours.insert(ours.end(), step->begin(), step->end());
+  }
+  return ours;
+}
+
+// In units of how far the largest and the smallest logit of a position are
+// apart.
+constexpr double kBound = 2e-3;
+
+struct Distance {
+  // Largest difference of a logit, in the same units.
+  double largest = 0.0;
+  // Positions where that is beyond the bound.
+  size_t beyond = 0;
+  // Positions whose most likely token leads by more than the bound; and those
+  // of them where ours is another.
+  size_t clear_tops = 0;
+  size_t wrong_tops = 0;
+};
+
+Distance DistanceOf(const std::vector<float>& expected,
+                    const std::vector<float>& ours, double bound = kBound) {
+  Distance distance;
+  for (size_t i = 0; i < kTokens; ++i) {
+    const auto p =
+        absl::MakeConstSpan(expected).subspan(i * kVocabulary, kVocabulary);
+    const auto q =
+        absl::MakeConstSpan(ours).subspan(i * kVocabulary, kVocabulary);
+    double largest = 0.0;
+    for (size_t t = 0; t < kVocabulary; ++t) {
+      // Keeps a NaN.
+      const double difference = std::abs(double{p[t]} - double{q[t]});
+      largest = difference <= largest ? largest : difference;
+    }
+    std::vector<float> sorted(p.begin(), p.end());
+    std::sort(sorted.begin(), sorted.end());
+    const double spread = double{sorted.back()} - double{sorted.front()};
+    const double lead = double{sorted.back()} - double{sorted.end()[-2]};
+    largest /= spread;
+    distance.largest = largest <= distance.largest ? distance.largest : largest;
+    distance.beyond += largest < bound ? 0 : 1;
+    if (lead > bound * spread) {
+      ++distance.clear_tops;
+      distance.wrong_tops += TopToken(p) == TopToken(q) ? 0 : 1;
+    }
+  }
+  return distance;
+}
+
 class TinyOracleTest : public testing::Test {
  protected:
-  // The largest difference of a logit, in units of their deviation.
-  double Difference(const TinyGguf& tiny) {
+  // As one step, in steps of 7 and one by one.
+  void ExpectAgreement(const TinyGguf& tiny, const std::string& name,
+                       uint32_t context = kContext) {
     const std::string path = dir_.File("tiny.gguf");
-    EXPECT_TRUE(tiny.Write(path));
-    const auto model = Model::Load(path, {.block_tokens = 16});
-    EXPECT_TRUE(model.ok()) << model.status();
-    const std::vector<float> expected = OracleLogits(path);
-    EXPECT_EQ(expected.size(), kTokens * TinyGguf::kVocabulary);
-    if (!model.ok() || expected.empty()) {
-      return 1e9;
+    ASSERT_TRUE(tiny.Write(path));
+    const std::vector<float> expected = OracleLogits(path, context);
+    ASSERT_EQ(expected.size(), kTokens * kVocabulary);
+    const auto model =
+        Model::Load(path, {.block_tokens = 16, .context = context});
+    ASSERT_TRUE(model.ok()) << model.status();
+    for (const size_t chunk : {kTokens, size_t{7}, size_t{1}}) {
+      const std::vector<float> ours = OurLogits(**model, chunk);
+      ASSERT_EQ(ours.size(), expected.size());
+      const Distance distance = DistanceOf(expected, ours);
+      std::printf("%s, steps of %zu: largest difference %.1e of the spread\n",
+                  name.c_str(), chunk, distance.largest);
+      EXPECT_EQ(distance.beyond, 0u) << name << ", steps of " << chunk;
+      EXPECT_EQ(distance.wrong_tops, 0u) << name << ", steps of " << chunk;
     }
-    const SequenceBlocks blocks(**model, kTokens);
-    const std::vector<TokenId> tokens = Tokens();
-    std::vector<float> ours;
-    for (size_t start = 0; start < kTokens; start += 37) {
-      const auto step = StepOnce(**model, blocks,
-                                 absl::MakeConstSpan(tokens).subspan(start, 37),
-                                 static_cast<TokenPos>(start), Wanted::kAll);
-      EXPECT_TRUE(step.ok()) << step.status();
-      ours.insert(ours.end(), step->begin(), step->end());
-    }
-    double largest = 0.0;
-    double squares = 0.0;
-    for (size_t i = 0; i < expected.size(); ++i) {
-      largest = std::max<double>(largest, std::abs(ours[i] - expected[i]));
-      squares += double{expected[i]} * expected[i];
-    }
-    return largest / std::sqrt(squares / static_cast<double>(expected.size()));
   }
 
-  static constexpr double kBound = 1e-2;
   const TempDir dir_;
 };
 
-TEST_F(TinyOracleTest, LlamaAgrees) {
-  EXPECT_LT(Difference(TinyGguf::Llama()), kBound);
+class TinyArchitectureTest
+    : public TinyOracleTest,
+      public testing::WithParamInterface<TinyArchitecture> {};
+INSTANTIATE_TEST_SUITE_P(All, TinyArchitectureTest,
+                         testing::ValuesIn(TinyArchitectures()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(TinyArchitectureTest, AgreesWithTheOracle) {
+  ExpectAgreement(GetParam().make(GGML_TYPE_F32), GetParam().name);
+}
+
+// A row's bits are its own for quantised weights, whatever the step has.
+TEST_P(TinyArchitectureTest, StepSizeDoesNotChangeABitOfRowIndependentTypes) {
+  const std::string path = dir_.File("tiny.gguf");
+  // Q4_0 is repacked where ggml can.
+  for (const ggml_type type : {GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0,
+                               GGML_TYPE_Q5_1, GGML_TYPE_Q8_0}) {
+    ASSERT_TRUE(GetParam().make(type).Write(path));
+    const auto model = Model::Load(path, {});
+    ASSERT_TRUE(model.ok()) << model.status();
+    ASSERT_TRUE((*model)->info().row_independent) << ggml_type_name(type);
+    const std::vector<float> whole = OurLogits(**model, kTokens);
+    for (const size_t chunk : {1, 4, 7, 90}) {
+      EXPECT_TRUE(OurLogits(**model, chunk) == whole)
+          << ggml_type_name(type) << " in steps of " << chunk;
+    }
+  }
 }
 
 TEST_F(TinyOracleTest, LlamaWithBiasesAgrees) {
   TinyGguf tiny = TinyGguf::Llama();
   for (const char* layer : {"blk.0.", "blk.1."}) {
-    const std::string prefix = layer;
-    tiny.AddBias(prefix + "attn_q", 128);
-    tiny.AddBias(prefix + "attn_k", 64);
-    tiny.AddBias(prefix + "attn_v", 64);
-    tiny.AddBias(prefix + "attn_output", 64);
-    tiny.AddBias(prefix + "ffn_gate", 96);
-    tiny.AddBias(prefix + "ffn_up", 96);
-    tiny.AddBias(prefix + "ffn_down", 64);
+    for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output",
+                             "ffn_gate", "ffn_up", "ffn_down"}) {
+      tiny.AddBiasOf(std::string(layer) + name);
+    }
   }
-  EXPECT_LT(Difference(tiny), kBound);
+  ExpectAgreement(tiny, "llama with biases");
 }
 
 TEST_F(TinyOracleTest, LlamaWithItsOwnHeadAgrees) {
   TinyGguf tiny = TinyGguf::Llama();
   tiny.AddMatrix("output", 64, 96);
-  EXPECT_LT(Difference(tiny), kBound);
+  ExpectAgreement(tiny, "llama with its own head");
 }
 
 TEST_F(TinyOracleTest, LlamaWithRopeFactorsAgrees) {
   TinyGguf tiny = TinyGguf::Llama();
   tiny.tensors["rope_freqs.weight"] = {GGML_TYPE_F32, {16}, 3.0f, 0.5f};
-  EXPECT_LT(Difference(tiny), kBound);
+  ExpectAgreement(tiny, "llama with rope factors");
 }
 
 TEST_F(TinyOracleTest, LlamaWithLinearRopeScalingAgrees) {
@@ -135,7 +220,7 @@ TEST_F(TinyOracleTest, LlamaWithLinearRopeScalingAgrees) {
   tiny.strings["llama.rope.scaling.type"] = "linear";
   tiny.floats["llama.rope.scaling.factor"] = 4.0f;
   tiny.floats["llama.rope.freq_base"] = 500000.0f;
-  EXPECT_LT(Difference(tiny), kBound);
+  ExpectAgreement(tiny, "llama with linear rope scaling");
 }
 
 TEST_F(TinyOracleTest, LlamaWithYarnAgrees) {
@@ -144,11 +229,7 @@ TEST_F(TinyOracleTest, LlamaWithYarnAgrees) {
   tiny.floats["llama.rope.scaling.factor"] = 4.0f;
   tiny.floats["llama.rope.scaling.attn_factor"] = 1.1f;
   tiny.uints["llama.rope.scaling.original_context_length"] = 512;
-  EXPECT_LT(Difference(tiny), kBound);
-}
-
-TEST_F(TinyOracleTest, Gemma3WithinAndBeyondItsWindowAgrees) {
-  EXPECT_LT(Difference(TinyGguf::Gemma3(7)), kBound);
+  ExpectAgreement(tiny, "llama with yarn");
 }
 
 TEST_F(TinyOracleTest, Gemma3WithScalingAndSoftcapAgrees) {
@@ -157,16 +238,85 @@ TEST_F(TinyOracleTest, Gemma3WithScalingAndSoftcapAgrees) {
   tiny.floats["gemma3.rope.scaling.factor"] = 8.0f;
   tiny.floats["gemma3.rope.freq_base"] = 1000000.0f;
   tiny.floats["gemma3.rope.freq_base_swa"] = 20000.0f;
-  EXPECT_LT(Difference(tiny), kBound);
+  ExpectAgreement(tiny, "gemma3 with scaling and softcap");
 }
 
 TEST_F(TinyOracleTest, Gemma3WithoutWindowsIsOneGroupAndAgrees) {
   TinyGguf tiny = TinyGguf::Gemma3();
   tiny.uints.erase("gemma3.attention.sliding_window");
-  EXPECT_LT(Difference(tiny), kBound);
+  tiny.floats["gemma3.rope.freq_base_swa"] = 10000.0f;
+  ExpectAgreement(tiny, "gemma3 without windows");
   const auto model = Model::Load(dir_.File("tiny.gguf"), {});
   ASSERT_EQ((*model)->groups().size(), 1u);
   EXPECT_EQ((*model)->groups()[0].window, 0u);
+}
+
+// A window that nothing gets out of is as good as none, which the oracle can
+// judge; the other is the oracle's.
+TEST_F(TinyOracleTest, WindowsOfSeveralSizesAreGroupsAndAgree) {
+  const std::string path = dir_.File("several.gguf");
+  TinyGguf tiny = TinyGguf::Gemma3(5);
+  tiny.floats["gemma3.rope.freq_base_swa"] = 10000.0f;
+  tiny.uints.erase("gemma3.attention.sliding_window_pattern");
+  tiny.int_arrays["gemma3.attention.sliding_window_pattern"] = {1, 0, 0, 1, 0};
+  ASSERT_TRUE(tiny.Write(path));
+  const std::vector<float> expected = OracleLogits(path);
+  ASSERT_FALSE(expected.empty());
+  tiny.uints.erase("gemma3.attention.sliding_window");
+  tiny.int_arrays["gemma3.attention.sliding_window_pattern"] = {1, 1, 0, 1, 1};
+  tiny.int_arrays["gemma3.attention.sliding_window"] = {16, 400, 0, 16, 400};
+  ASSERT_TRUE(tiny.Write(path));
+  const auto model = Model::Load(path, {.block_tokens = 16});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::vector<ModelGroup>& groups = (*model)->groups();
+  ASSERT_EQ(groups.size(), 3u);
+  EXPECT_EQ(groups[0].name, "full");
+  EXPECT_EQ(groups[1].name, "window16");
+  EXPECT_EQ(groups[1].layers, (std::vector<uint32_t>{0, 3}));
+  EXPECT_EQ(groups[2].name, "window400");
+  EXPECT_EQ(groups[2].window, 400u);
+  EXPECT_EQ(groups[2].layers, (std::vector<uint32_t>{1, 4}));
+  for (const size_t chunk : {kTokens, size_t{7}}) {
+    const Distance distance = DistanceOf(expected, OurLogits(**model, chunk));
+    EXPECT_EQ(distance.beyond, 0u);
+    EXPECT_EQ(distance.wrong_tops, 0u);
+  }
+}
+
+// Phi 3's factors for long contexts, chosen by the longest sequence.
+TEST_F(TinyOracleTest, Phi3ForLongContextsAgrees) {
+  const TinyGguf tiny = TinyPhi3(GGML_TYPE_F32);
+  ExpectAgreement(tiny, "phi3 for long contexts", 2048);
+  const std::string path = dir_.File("tiny.gguf");
+  const auto variant = [&](uint32_t context) {
+    const auto model = Model::Load(path, {.context = context});
+    EXPECT_TRUE(model.ok()) << model.status();
+    return (*model)->info().variant;
+  };
+  EXPECT_EQ(variant(1024), "rope-short");
+  EXPECT_EQ(variant(1025), "rope-long");
+  EXPECT_EQ(variant(0), "rope-long");
+}
+
+// Experts as the published files have them.
+TEST_F(TinyOracleTest, ExpertsInMxfp4AgreeOnTheMostLikelyToken) {
+  const std::string path = dir_.File("tiny.gguf");
+  TinyGguf tiny = TinyGptOss(GGML_TYPE_F32);
+  for (auto& [name, tensor] : tiny.tensors) {
+    if (absl::EndsWith(name, "_exps.weight")) {
+      tensor.type = GGML_TYPE_MXFP4;
+    }
+  }
+  ASSERT_TRUE(tiny.Write(path));
+  const auto model = Model::Load(path, {});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::vector<float> expected = OracleLogits(path);
+  ASSERT_FALSE(expected.empty());
+  // Inputs are rounded to eight bits before each product (decision 0001).
+  const Distance distance =
+      DistanceOf(expected, OurLogits(**model, kTokens), 0.1);
+  EXPECT_EQ(distance.wrong_tops, 0u);
+  EXPECT_GT(distance.clear_tops, kTokens / 6);
 }
 
 // The bound would notice: a window of one position less is another model.
@@ -177,12 +327,7 @@ TEST_F(TinyOracleTest, AWindowOfOneLessWouldBeSeen) {
   const std::vector<float> of_16 = OracleLogits(path);
   tiny.uints["gemma3.attention.sliding_window"] = 15;
   ASSERT_TRUE(tiny.Write(path));
-  const std::vector<float> of_15 = OracleLogits(path);
-  double largest = 0.0;
-  for (size_t i = 0; i < of_16.size(); ++i) {
-    largest = std::max<double>(largest, std::abs(of_16[i] - of_15[i]));
-  }
-  EXPECT_GT(largest, 10 * kBound);
+  EXPECT_GT(DistanceOf(of_16, OracleLogits(path)).largest, 10 * kBound);
 }
 
 TEST_F(TinyOracleTest, GroupsDescribeTheLayers) {
@@ -210,36 +355,6 @@ TEST_F(TinyOracleTest, GroupsDescribeTheLayers) {
   EXPECT_FALSE(info.row_independent);
 }
 
-// Q4_0 is repacked where ggml can; its products must not depend on the batch.
-TEST_F(TinyOracleTest, StepSizeDoesNotChangeABitOfRowIndependentTypes) {
-  const std::string path = dir_.File("tiny.gguf");
-  const std::vector<TokenId> tokens = Tokens();
-  for (const ggml_type type : {GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0,
-                               GGML_TYPE_Q5_1, GGML_TYPE_Q8_0}) {
-    ASSERT_TRUE(TinyGguf::Llama(2, type).Write(path));
-    const auto model = Model::Load(path, {});
-    ASSERT_TRUE(model.ok()) << model.status();
-    ASSERT_TRUE((*model)->info().row_independent) << ggml_type_name(type);
-    std::vector<float> whole;
-    for (const size_t chunk : {kTokens, size_t{1}, size_t{4}, size_t{7}}) {
-      const SequenceBlocks blocks(**model, kTokens);
-      std::vector<float> logits;
-      for (size_t start = 0; start < kTokens; start += chunk) {
-        const auto step = StepOnce(
-            **model, blocks, absl::MakeConstSpan(tokens).subspan(start, chunk),
-            static_cast<TokenPos>(start), Wanted::kAll);
-        ASSERT_TRUE(step.ok()) << step.status();
-        logits.insert(logits.end(), step->begin(), step->end());
-      }
-      if (whole.empty()) {
-        whole = logits;
-      }
-      EXPECT_TRUE(logits == whole)
-          << ggml_type_name(type) << " in steps of " << chunk;
-    }
-  }
-}
-
 // Whatever the codec: what a step reads was coded by whichever step wrote it.
 TEST_F(TinyOracleTest, StepSizeDoesNotChangeABitOfCodedKv) {
   const std::string path = dir_.File("tiny.gguf");
@@ -256,12 +371,12 @@ TEST_F(TinyOracleTest, StepSizeDoesNotChangeABitOfCodedKv) {
     ASSERT_TRUE(whole.ok()) << whole.status();
     const std::vector<float> expected(whole->begin(), whole->end());
     const SequenceBlocks another(**model, kTokens);
-    for (size_t start = 0; start < kTokens; start += 9) {
-      const auto step = StepOnce(**model, another,
-                                 absl::MakeConstSpan(tokens).subspan(start, 9),
-                                 static_cast<TokenPos>(start), Wanted::kLast);
+    for (size_t start = 0; start < kTokens; start += 100) {
+      const auto step = StepOnce(
+          **model, another, absl::MakeConstSpan(tokens).subspan(start, 100),
+          static_cast<TokenPos>(start), Wanted::kLast);
       ASSERT_TRUE(step.ok()) << step.status();
-      if (start + 9 == kTokens) {
+      if (start + 100 == kTokens) {
         EXPECT_TRUE(std::equal(step->begin(), step->end(), expected.begin()))
             << kv;
       }

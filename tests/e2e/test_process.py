@@ -9,6 +9,7 @@ import time
 import pytest
 
 import everwarm
+import tiny_model
 from everwarm import SMOL, question
 
 
@@ -82,6 +83,16 @@ def test_a_model_that_was_cut_is_one_clear_line(tmp_path, share):
     shutil.copyfile(SMOL, path)
     os.truncate(path, int(path.stat().st_size * share))
     assert_one_clear_line(serve_file(tmp_path, path), "cut.gguf")
+
+
+@pytest.mark.parametrize("architecture", tiny_model.ARCHITECTURES)
+def test_a_damaged_model_of_any_architecture_is_one_clear_line(tmp_path, architecture):
+    path = tmp_path / "damaged.gguf"
+    tiny_model.write(path, architecture=architecture)
+    whole = path.read_bytes()
+    for content, word in ((whole[:-1000], "cut short"), (whole.replace(b"blk.0.attn_norm.", b"blk.0.attn_mron."), "blk.0.attn_norm.weight")):
+        path.write_bytes(content)
+        assert_one_clear_line(serve_file(tmp_path, path), "damaged.gguf", word)
 
 
 def test_a_busy_port_is_one_clear_line(tmp_path):
