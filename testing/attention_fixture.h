@@ -107,6 +107,7 @@ class KvSequence {
     const auto [indices, params] = Coded(key, head, pos);
     std::vector<float> numbers(Dim(key));
     kernels::DecodeHead(Codec(key), indices, params, Dim(key), numbers.data());
+    numbers.resize(key ? shape_.k_dim : shape_.v_dim);
     return numbers;
   }
 
@@ -117,7 +118,9 @@ class KvSequence {
     }
   };
 
-  uint32_t Dim(bool key) const { return key ? shape_.k_dim : shape_.v_dim; }
+  uint32_t Dim(bool key) const {
+    return key ? shape_.k_dim : shape_.StoredValueDim();
+  }
   const kernels::PlaneCodec& Codec(bool key) const {
     return key ? shape_.k_codec : shape_.v_codec;
   }
@@ -140,6 +143,7 @@ class KvSequence {
     for (TokenPos pos = 0; pos < tokens; ++pos) {
       for (uint32_t head = 0; head < shape_.num_kv_heads; ++head) {
         for (const bool key : {true, false}) {
+          if (!key && shape_.v_in_k) continue;
           std::vector<float> numbers(Dim(key));
           for (float& number : numbers) number = normal(random);
           const auto [indices, params] = Coded(key, head, pos);

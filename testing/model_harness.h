@@ -37,11 +37,28 @@ class SequenceBlocks {
       if (group.recurrent) {
         std::memset(memory_.back().get(), 0, bytes);
       }
+      bytes_.push_back(slots * bytes);
       std::vector<std::byte*>& table = tables_.emplace_back();
       for (size_t i = 0; i < slots; ++i) {
         table.push_back(memory_.back().get() + i * bytes);
       }
     }
+  }
+
+  // Makes everything, states too, as in `other`, which is of the same model and
+  // size.
+  void CopyFrom(const SequenceBlocks& other) {
+    for (size_t g = 0; g < memory_.size(); ++g) {
+      std::memcpy(memory_[g].get(), other.memory_[g].get(), bytes_[g]);
+    }
+  }
+  // All bytes of all groups.
+  std::vector<std::byte> Bytes() const {
+    std::vector<std::byte> all;
+    for (size_t g = 0; g < memory_.size(); ++g) {
+      all.insert(all.end(), memory_[g].get(), memory_[g].get() + bytes_[g]);
+    }
+    return all;
   }
 
   models::StepSequence View() const {
@@ -61,6 +78,7 @@ class SequenceBlocks {
     }
   };
   std::vector<std::unique_ptr<std::byte, Free>> memory_;
+  std::vector<size_t> bytes_;  // of the slots
   std::vector<std::vector<std::byte*>> tables_;
 };
 

@@ -10,6 +10,8 @@
 
 #include "ggml.h"
 #include "testing/tiny_gguf.h"
+#include "testing/tiny_hybrids.h"
+#include "testing/tiny_latent.h"
 
 namespace everwarm {
 
@@ -150,6 +152,11 @@ inline std::vector<TinyArchitecture> TinyArchitectures() {
       {"smollm3", TinySmolLm3},
       {"phi3", TinyPhi3},
       {"gptoss", TinyGptOss, false},
+      {"lfm2", [](ggml_type type) { return TinyLfm2(type); }},
+      {"granitehybrid", [](ggml_type type) { return TinyGraniteHybrid(type); },
+       false},
+      {"deepseek2", [](ggml_type type) { return TinyDeepSeek2(type); }},
+      {"qwen35", [](ggml_type type) { return TinyQwen35(type); }, false},
   };
 }
 

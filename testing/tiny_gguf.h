@@ -106,6 +106,9 @@ class TinyGguf {
     AddNorm(prefix + "attn_norm", shape.width);
     AddAttention(prefix);
     AddNorm(prefix + "ffn_norm", shape.width);
+    AddFeedForward(prefix);
+  }
+  void AddFeedForward(const std::string& prefix) {
     AddMatrix(prefix + "ffn_gate", shape.width, shape.feed_forward);
     AddMatrix(prefix + "ffn_up", shape.width, shape.feed_forward);
     AddMatrix(prefix + "ffn_down", shape.feed_forward, shape.width);
@@ -129,9 +132,12 @@ class TinyGguf {
                        {shape.width, shape.experts},
                        0.0f,
                        MatrixDeviation(shape.width)};
-    AddExpert(prefix + "ffn_gate_exps", shape.width, shape.feed_forward);
-    AddExpert(prefix + "ffn_up_exps", shape.width, shape.feed_forward);
-    AddExpert(prefix + "ffn_down_exps", shape.feed_forward, shape.width);
+    AddMatrices(prefix + "ffn_gate_exps", shape.width, shape.feed_forward,
+                shape.experts);
+    AddMatrices(prefix + "ffn_up_exps", shape.width, shape.feed_forward,
+                shape.experts);
+    AddMatrices(prefix + "ffn_down_exps", shape.feed_forward, shape.width,
+                shape.experts);
   }
   void AddNorm(const std::string& name, int64_t size) {
     tensors[name + ".weight"] = {GGML_TYPE_F32, {size}, 1.0f, 0.2f};
@@ -139,6 +145,16 @@ class TinyGguf {
   void AddMatrix(const std::string& name, int64_t inputs, int64_t outputs) {
     tensors[name + ".weight"] = {
         matrices_, {inputs, outputs}, 0.0f, MatrixDeviation(inputs)};
+  }
+  void AddMatrices(const std::string& name, int64_t inputs, int64_t outputs,
+                   int64_t count) {
+    tensors[name + ".weight"] = {
+        matrices_, {inputs, outputs, count}, 0.0f, MatrixDeviation(inputs)};
+  }
+  // f32 numbers, by their whole name.
+  void AddNumbers(const std::string& name, std::vector<int64_t> ne, float mean,
+                  float deviation) {
+    tensors[name] = {GGML_TYPE_F32, std::move(ne), mean, deviation};
   }
   // For the matrix `name` that is there.
   void AddBiasOf(const std::string& name) {
@@ -155,6 +171,9 @@ class TinyGguf {
     }
     for (const auto& [key, value] : uints) {
       gguf_set_val_u32(gguf.get(), key.c_str(), value);
+    }
+    for (const auto& [key, value] : bools) {
+      gguf_set_val_bool(gguf.get(), key.c_str(), value);
     }
     for (const auto& [key, value] : floats) {
       gguf_set_val_f32(gguf.get(), key.c_str(), value);
@@ -188,6 +207,7 @@ class TinyGguf {
   uint32_t seed = 17;
   std::map<std::string, std::string> strings;
   std::map<std::string, uint32_t> uints;
+  std::map<std::string, bool> bools;
   std::map<std::string, float> floats;
   std::map<std::string, std::vector<std::string>> string_arrays;
   std::map<std::string, std::vector<int32_t>> int_arrays;
@@ -196,12 +216,6 @@ class TinyGguf {
  private:
   static float MatrixDeviation(int64_t inputs) {
     return 1.5f / std::sqrt(static_cast<float>(inputs));
-  }
-  void AddExpert(const std::string& name, int64_t inputs, int64_t outputs) {
-    tensors[name + ".weight"] = {matrices_,
-                                 {inputs, outputs, shape.experts},
-                                 0.0f,
-                                 MatrixDeviation(inputs)};
   }
 
   static void Fill(const Tensor& tensor, std::mt19937& random,

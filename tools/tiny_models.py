@@ -50,7 +50,7 @@ class Draft:
         self._kind = kind
 
     def key(self, name, value):
-        """`name` without the architecture's; a float becomes an f32, an int an u32."""
+        """`name` without the architecture's; a float becomes an f32, an int a u32, a list an array of i32."""
         self.keys[f"{self.architecture}.{name}"] = value
 
     def usual_keys(self):
@@ -191,8 +191,127 @@ def _gpt_oss(draft):
         draft.experts(prefix, biases=True)
 
 
-# general.architecture -> shape, and what adds its layers and its own keys to a draft. The heads of qwen2 and phi3
-# are as wide together as the embedding.
+def _around(draft, prefix, second_norm="ffn_norm"):
+    """A layer without what mixes positions."""
+    draft.norm(prefix + "attn_norm")
+    draft.norm(prefix + second_norm)
+    draft.feed_forward(prefix)
+
+
+def _kinds(draft):
+    """The layers with whether each is recurrent, which their KV heads say: two of three are."""
+    kinds = [layer % 3 != 1 for layer in range(draft.shape.layers)]
+    draft.key("attention.head_count_kv", [0 if recurrent else draft.shape.kv_heads for recurrent in kinds])
+    return zip(draft.prefixes(), kinds)
+
+
+def _lfm2(draft):
+    width, taps = draft.shape.width, 3
+    draft.key("shortconv.l_cache", taps)
+    draft.tensors["token_embd_norm.weight"] = draft.tensors.pop("output_norm.weight")
+    for prefix, recurrent in _kinds(draft):
+        _around(draft, prefix)
+        if recurrent:
+            draft.matrix(prefix + "shortconv.in_proj", width, 3 * width)
+            draft.matrix(prefix + "shortconv.out_proj", width, width)
+            draft.vector(prefix + "shortconv.conv", (width, taps), 0.2, 0.5)
+        else:
+            draft.attention(prefix)
+            draft.head_norms(prefix)
+
+
+def _ssm_keys(draft, *, taps, heads, head_dim, groups, state):
+    """Returns the sizes of the convolution and of what leaves the heads."""
+    inner = heads * head_dim
+    draft.key("ssm.conv_kernel", taps)
+    draft.key("ssm.inner_size", inner)
+    draft.key("ssm.state_size", state)
+    draft.key("ssm.time_step_rank", heads)
+    draft.key("ssm.group_count", groups)
+    return inner + 2 * groups * state, inner
+
+
+def _granitehybrid(draft):
+    width, taps, heads, groups = draft.shape.width, 4, 8, 2
+    channels, inner = _ssm_keys(draft, taps=taps, heads=heads, head_dim=16, groups=groups, state=5)
+    draft.key("rope.scaling.finetuned", False)
+    draft.key("embedding_scale", 3.0)
+    draft.key("residual_scale", 0.4)
+    draft.key("attention.scale", 0.11)
+    draft.key("logit_scale", 2.0)
+    for prefix, recurrent in _kinds(draft):
+        _around(draft, prefix)
+        if not recurrent:
+            draft.attention(prefix)
+            continue
+        draft.matrix(prefix + "ssm_in", width, inner + channels + heads)
+        draft.matrix(prefix + "ssm_out", inner, width)
+        draft.vector(prefix + "ssm_conv1d", (channels, taps), 0.2, 0.5)
+        draft.bias(prefix + "ssm_conv1d", channels)
+        draft.vector(prefix + "ssm_dt", heads, -2, 1, suffix=".bias")
+        draft.vector(prefix + "ssm_a", (heads, 1), -1, 0.2, suffix="")
+        draft.vector(prefix + "ssm_d", (heads, 1), 1, 0.3, suffix="")
+        draft.vector(prefix + "ssm_norm", (groups, inner // groups), 1, 0.2)
+
+
+def _qwen35(draft):
+    shape, taps, heads, head_dim = draft.shape, 4, 6, 32
+    channels, inner = _ssm_keys(draft, taps=taps, heads=heads, head_dim=head_dim, groups=3, state=head_dim)
+    period = 3
+    draft.key("full_attention_interval", period)
+    draft.key("rope.dimension_sections", [6, 5, 5, 0])
+    for layer, prefix in enumerate(draft.prefixes()):
+        _around(draft, prefix, "post_attention_norm")
+        if (layer + 1) % period == 0:
+            draft.attention(prefix)
+            draft.matrix(prefix + "attn_q", shape.width, 2 * shape.heads * shape.head_dim)
+            draft.head_norms(prefix)
+            continue
+        draft.matrix(prefix + "attn_qkv", shape.width, channels)
+        draft.matrix(prefix + "attn_gate", shape.width, inner)
+        draft.matrix(prefix + "ssm_beta", shape.width, heads)
+        draft.matrix(prefix + "ssm_alpha", shape.width, heads)
+        draft.matrix(prefix + "ssm_out", inner, shape.width)
+        draft.vector(prefix + "ssm_conv1d", (channels, taps), 0.2, 0.5)
+        draft.vector(prefix + "ssm_dt", heads, -2, 1, suffix=".bias")
+        draft.vector(prefix + "ssm_a", heads, -1, 0.2, suffix="")
+        draft.norm(prefix + "ssm_norm", head_dim)
+
+
+def _deepseek2(draft):
+    shape, kv_rank, q_rank, rope, nope, value = draft.shape, 32, 32, 12, 32, 32
+    sigmoid = 2
+    for name, number in (("attention.key_length", kv_rank + rope), ("attention.value_length", kv_rank),
+                         ("attention.key_length_mla", nope + rope), ("attention.value_length_mla", value),
+                         ("attention.kv_lora_rank", kv_rank), ("attention.q_lora_rank", q_rank),
+                         ("rope.dimension_count", rope), ("leading_dense_block_count", 1),
+                         ("expert_shared_count", 2), ("expert_gating_func", sigmoid), ("expert_weights_norm", True),
+                         ("expert_weights_scale", 1.7)):
+        draft.key(name, number)
+    for layer, prefix in enumerate(draft.prefixes()):
+        draft.norm(prefix + "attn_norm")
+        draft.norm(prefix + "ffn_norm")
+        draft.matrix(prefix + "attn_q_a", shape.width, q_rank)
+        draft.norm(prefix + "attn_q_a_norm", q_rank)
+        draft.matrix(prefix + "attn_q_b", q_rank, shape.heads * (nope + rope))
+        draft.matrix(prefix + "attn_kv_a_mqa", shape.width, kv_rank + rope)
+        draft.norm(prefix + "attn_kv_a_norm", kv_rank)
+        draft.matrix(prefix + "attn_k_b", nope, kv_rank, count=(shape.heads,))
+        draft.matrix(prefix + "attn_v_b", kv_rank, value, count=(shape.heads,))
+        draft.matrix(prefix + "attn_output", shape.heads * value, shape.width)
+        if layer == 0:
+            draft.feed_forward(prefix)
+            continue
+        draft.experts(prefix)
+        draft.vector(prefix + "exp_probs_b", shape.experts, 0, 0.2, suffix=".bias")
+        for name, inputs, outputs in (("ffn_gate_shexp", shape.width, 2 * shape.feed_forward),
+                                      ("ffn_up_shexp", shape.width, 2 * shape.feed_forward),
+                                      ("ffn_down_shexp", 2 * shape.feed_forward, shape.width)):
+            draft.matrix(prefix + name, inputs, outputs)
+
+
+# general.architecture -> shape, and what adds its layers and its own keys to a draft. The heads of qwen2, phi3
+# and lfm2 are as wide together as the embedding.
 ARCHITECTURES = {
     "llama": (Shape(), _llama),
     "gemma3": (Shape(layers=3), _gemma3),
@@ -201,6 +320,10 @@ ARCHITECTURES = {
     "qwen3moe": (Shape(heads=6, experts=5, experts_used=2), _qwen3),
     "smollm3": (Shape(layers=5, heads=3, kv_heads=3), _llama),
     "phi3": (Shape(width=96, heads=3, kv_heads=1), _phi3),
+    "lfm2": (Shape(layers=3, width=96, heads=3, kv_heads=1), _lfm2),
+    "granitehybrid": (Shape(layers=4, heads=2, kv_heads=1), _granitehybrid),
+    "qwen35": (Shape(layers=4, heads=3, kv_heads=1), _qwen35),
+    "deepseek2": (Shape(layers=3, heads=3, kv_heads=1, experts=5, experts_used=2), _deepseek2),
     "gpt-oss": (Shape(layers=4, heads=6, experts=5, experts_used=3), _gpt_oss),
 }
 
@@ -244,8 +367,11 @@ def write(path, architecture, *, seed=1, kind=TYPES["q8_0"], changes=None, sourc
 
 def _add_key(writer, name, value, types):
     kind = gguf.GGUFValueType
-    if types is None:
-        writer.add_key_value(name, value, kind.FLOAT32 if isinstance(value, float) else kind.UINT32)
+    if types is None and isinstance(value, list):
+        writer.add_key_value(name, value, kind.ARRAY, kind.INT32)
+    elif types is None:
+        kinds = {float: kind.FLOAT32, bool: kind.BOOL, int: kind.UINT32}
+        writer.add_key_value(name, value, kinds[type(value)])
     elif types[0] == kind.ARRAY:
         writer.add_key_value(name, value, kind.ARRAY, types[-1])
     else:

@@ -82,7 +82,9 @@ void AppendKv(const AttentionShape& shape, const LayerOffsets& offsets,
   for (size_t i = total * thread / num_threads; i < last; ++i) {
     const AttentionRow& row = rows[i / heads];
     AppendHead(shape, row, keys, i % heads, k + i * shape.k_dim);
-    AppendHead(shape, row, values, i % heads, v + i * shape.v_dim);
+    if (!shape.v_in_k) {
+      AppendHead(shape, row, values, i % heads, v + i * shape.v_dim);
+    }
   }
 }
 

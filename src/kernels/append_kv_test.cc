@@ -90,6 +90,26 @@ std::vector<std::byte> Bytes(KvSequence& sequence) {
   return bytes;
 }
 
+TEST(AppendKvTest, ValuesInKeysAreNotWrittenAgain) {
+  AttentionShape shape = Shape(45, 31);
+  shape.v_in_k = true;
+  KvSequence got(shape, 60, 1);
+  KvSequence expected(shape, 60, 1);
+  const auto k = RandomFloats(23 * 3 * 45, 2);
+  for (uint32_t r = 0; r < 23; ++r) {
+    for (uint32_t h = 0; h < 3; ++h) {
+      for (uint32_t i = 0; i < 45; ++i) {
+        expected.Token(0, h, 30 + r)[i] = F32ToF16(k[(r * 3 + h) * 45 + i]);
+      }
+    }
+  }
+  const auto rows = got.Rows(30, 53);
+  for (uint32_t t = 0; t < 2; ++t) {
+    AppendKv(shape, got.offsets(), rows, k.data(), nullptr, t, 2);
+  }
+  EXPECT_EQ(Bytes(got), Bytes(expected));
+}
+
 TEST(AppendKvTest, WritesItsTokensAndNothingElse) {
   for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);

@@ -34,6 +34,9 @@ struct AttentionShape {
   uint32_t num_kv_heads = 0;
   uint32_t k_dim = 0;  // elements of one key and one query head
   uint32_t v_dim = 0;  // elements of one value and one output head
+  // Values have no bytes of their own: each is the first v_dim elements of its
+  // key (compressed KV, MLA). Requires: v_dim <= k_dim, v_codec == k_codec.
+  bool v_in_k = false;
   // Scores are multiplied by this before the softmax.
   float scale = 1.0f;
   // 0: none. Else a score s becomes softcap * tanh(s / softcap).
@@ -43,6 +46,9 @@ struct AttentionShape {
   PlaneCodec k_codec;
   // Where it rotates, CanRotate(v_dim).
   PlaneCodec v_codec;
+
+  // Elements of what a value is stored in.
+  uint32_t StoredValueDim() const { return v_in_k ? k_dim : v_dim; }
 };
 
 // Tokens of one fixed partition of the positions; a multiple of every block
@@ -75,7 +81,7 @@ struct LayerOffsets {
 };
 
 // Planes of one layer: keys and their parameters, values and theirs; codecs
-// without parameters have no plane for them.
+// without parameters have no plane for them, nor have values that lie in keys.
 std::vector<PlaneGeometry> KvPlanes(const AttentionShape& shape);
 
 // Where they begin. Requires: `geometry` has KvPlanes(shape).
@@ -84,7 +90,8 @@ LayerOffsets KvOffsets(const AttentionShape& shape,
 
 // Codes new keys and values into the blocks at each row's position.
 //
-// Shapes: k [rows, num_kv_heads, k_dim] f32, v [rows, num_kv_heads, v_dim] f32.
+// Shapes: k [rows, num_kv_heads, k_dim] f32, v [rows, num_kv_heads, v_dim] f32
+//   or, where values lie in keys, null.
 // Threads: call once per thread with thread = 0 .. num_threads - 1.
 void AppendKv(const AttentionShape& shape, const LayerOffsets& offsets,
               absl::Span<const AttentionRow> rows, const float* k,

@@ -263,6 +263,49 @@ TEST(AttentionExactnessTest, BlocksGiveTheBitsOfAContiguousTwin) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
+// One head of keys whose beginnings are the values.
+AttentionShape LatentShape(uint32_t heads, uint32_t k_dim, uint32_t v_dim) {
+  AttentionShape shape = Shape(heads, 1, k_dim);
+  shape.v_dim = v_dim;
+  shape.v_in_k = true;
+  return shape;
+}
+
+TEST(AttentionExactnessTest, ValuesInKeysGiveTheBitsOfAContiguousTwin) {
+  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    SCOPED_TRACE(KernelTarget());
+    for (AttentionShape shape :
+         {LatentShape(5, 24, 16), LatentShape(3, 37, 29), LatentShape(7, 9, 1),
+          LatentShape(2, 32, 32), LatentShape(16, 576, 512)}) {
+      for (const PlaneCodec& codec :
+           {everwarm::testing::kF16Codec, everwarm::testing::kQ8Codec,
+            everwarm::testing::kQ4Codec}) {
+        shape.k_codec = codec;
+        shape.v_codec = codec;
+        ExpectLikeTwin(shape, 1, 1);
+        ExpectLikeTwin(shape, 130, 1);
+        ExpectLikeTwin(shape, 130, 9);
+      }
+    }
+    ExpectLikeTwin(LatentShape(6, 40, 32), 1030, 3);
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+TEST(AttentionExactnessTest, RowsWithValuesInKeysDoNotFeelHowTheyAreSplit) {
+  for (const AttentionShape& shape :
+       {LatentShape(9, 40, 32), LatentShape(5, 37, 29)}) {
+    const Case c(shape, 2100, 40);
+    for (uint32_t threads : {1, 2, 3, 5}) {
+      EXPECT_TRUE(SameBits(
+          Attend(shape, c.sequence.offsets(), c.rows, c.q.data(), threads),
+          c.alone))
+          << threads << " threads";
+    }
+  }
+}
+
 TEST(AttentionExactnessTest, SinksGiveTheBitsOfAContiguousTwin) {
   for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);

@@ -188,16 +188,18 @@ PartitionArgs AttentionPlan::Impl::StartItem(const WorkItem& item,
   args.block_tokens = shape.block_tokens;
   args.k_dim = shape.k_dim;
   args.v_dim = shape.v_dim;
+  args.stored_v_dim = shape.StoredValueDim();
   args.k_codec = shape.k_codec;
   args.v_codec = shape.v_codec;
   args.k_offset = HeadOffset(offsets.k, item.kv_head,
                              shape.k_codec.IndexBytes(shape.k_dim));
   args.v_offset = HeadOffset(offsets.v, item.kv_head,
-                             shape.v_codec.IndexBytes(shape.v_dim));
+                             shape.v_codec.IndexBytes(args.stored_v_dim));
   args.k_params_offset = HeadOffset(offsets.k_params, item.kv_head,
                                     shape.k_codec.ParamBytes(shape.k_dim));
-  args.v_params_offset = HeadOffset(offsets.v_params, item.kv_head,
-                                    shape.v_codec.ParamBytes(shape.v_dim));
+  args.v_params_offset =
+      HeadOffset(offsets.v_params, item.kv_head,
+                 shape.v_codec.ParamBytes(args.stored_v_dim));
   args.score_cap = ScoreCap(shape);
   args.read_end = item.last_partition * kPartitionTokens;
   args.heads = heads();

@@ -55,7 +55,7 @@ void ReferenceHead(const AttentionShape& shape, const LayerOffsets& offsets,
                    const AttentionRow& row, const QueryHead& head, float* out) {
   const Plane keys = {shape.k_codec, offsets.k, offsets.k_params, shape.k_dim};
   const Plane values = {shape.v_codec, offsets.v, offsets.v_params,
-                        shape.v_dim};
+                        shape.StoredValueDim()};
   const TokenPos first = FirstVisible(shape, row.position);
   std::vector<double> scores;
   double max = -std::numeric_limits<double>::infinity();

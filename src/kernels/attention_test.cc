@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -77,6 +78,21 @@ TEST(AttentionTest, AgreesOverHeadDims) {
   for (uint32_t dim : {1, 3, 8, 24, 33, 64, 72, 80, 96, 128, 256, 512}) {
     ExpectLikeReference(Shape(6, 2, dim, dim), 70, 3);
     ExpectLikeReference(Shape(6, 2, dim, dim), 600, 9);
+  }
+}
+
+TEST(AttentionTest, AgreesWhereValuesLieInKeys) {
+  for (const auto& [k_dim, v_dim] : std::vector<std::pair<uint32_t, uint32_t>>{
+           {576, 512}, {48, 32}, {37, 29}, {16, 16}, {2, 1}}) {
+    AttentionShape shape = Shape(8, 1, k_dim, v_dim);
+    shape.v_in_k = true;
+    EXPECT_EQ(KvPlanes(shape).size(), 1u);
+    ExpectLikeReference(shape, 70, 3);
+    ExpectLikeReference(shape, 600, 9);
+    shape.k_codec = everwarm::testing::kQ8Codec;
+    shape.v_codec = everwarm::testing::kQ8Codec;
+    EXPECT_EQ(KvPlanes(shape).size(), 2u);
+    ExpectLikeReference(shape, 600, 1);
   }
 }
 

@@ -117,9 +117,8 @@ HWY_NOINLINE void FusedScores(const uint16_t* columns, size_t k_dim,
 
 // Value sums of kVectors * 8 dimensions from `i`.
 template <int kRows, int kVectors>
-HWY_INLINE void AddValues(const uint16_t* const* panels, size_t v_dim, size_t i,
-                          uint32_t begin, uint32_t end,
-                          const float* HWY_RESTRICT weights,
+HWY_INLINE void AddValues(const HalfRows& rows, size_t i, uint32_t begin,
+                          uint32_t end, const float* HWY_RESTRICT weights,
                           const float* HWY_RESTRICT shrink,
                           float* HWY_RESTRICT out, size_t stride,
                           PrefetchStream& stream) {
@@ -135,7 +134,7 @@ HWY_INLINE void AddValues(const uint16_t* const* panels, size_t v_dim, size_t i,
   }
   for (size_t t = begin; t < end; ++t) {
     PrefetchWithValues<kVectors>(stream, t);
-    const uint16_t* row = TokenRow(panels, v_dim, t) + i;
+    const uint16_t* row = rows.Token(t) + i;
     V8 weight[kRows];
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
@@ -162,7 +161,7 @@ HWY_INLINE void AddValues(const uint16_t* const* panels, size_t v_dim, size_t i,
 // out[r] = out[r] * shrink[r] + weights[r] * values over tokens [begin, end).
 // Requires: v_dim is a multiple of 8.
 template <int kRows>
-HWY_NOINLINE void FusedValues(const uint16_t* const* panels, size_t v_dim,
+HWY_NOINLINE void FusedValues(const HalfRows& rows, size_t v_dim,
                               uint32_t begin, uint32_t end,
                               const float* weights, const float* shrink,
                               float* out, size_t stride,
@@ -170,12 +169,12 @@ HWY_NOINLINE void FusedValues(const uint16_t* const* panels, size_t v_dim,
   constexpr int kVectors = FusedVectors(kRows);
   size_t i = 0;
   for (; i + kVectors * 8 <= v_dim; i += kVectors * 8) {
-    AddValues<kRows, kVectors>(panels, v_dim, i, begin, end, weights, shrink,
-                               out, stride, stream);
+    AddValues<kRows, kVectors>(rows, i, begin, end, weights, shrink, out,
+                               stride, stream);
   }
   for (; i < v_dim; i += 8) {
-    AddValues<kRows, 1>(panels, v_dim, i, begin, end, weights, shrink, out,
-                        stride, stream);
+    AddValues<kRows, 1>(rows, i, begin, end, weights, shrink, out, stride,
+                        stream);
   }
 }
 #endif  // EVERWARM_HAS_F16

@@ -42,10 +42,14 @@ struct TileRows {
   const uint16_t* value_params[kTilePanels];
 };
 
-HWY_INLINE const uint16_t* TokenRow(const uint16_t* const* panels, size_t dim,
-                                    size_t t) {
-  return panels[t / kPanel] + t % kPanel * dim;
-}
+// Values in halves, token by token.
+struct HalfRows {
+  const uint16_t* const* panels;
+  size_t stride;  // halves from one token of a panel to the next
+  HWY_INLINE const uint16_t* Token(size_t t) const {
+    return panels[t / kPanel] + t % kPanel * stride;
+  }
+};
 
 // Asks for the panels of one plane line by line, as work goes on.
 class PrefetchStream {
@@ -181,12 +185,11 @@ HWY_NOINLINE void ConvertKeys(const uint16_t* const* panels, size_t k_dim,
 }
 
 // Dimensions [i, i + kPanel) of tokens [begin, end), in plain C++.
-inline uint16_t ConvertPanel(const uint16_t* const* panels, uint32_t v_dim,
-                             uint32_t i, uint32_t begin, uint32_t end,
-                             float* to) {
+inline uint16_t ConvertPanel(const HalfRows& rows, uint32_t v_dim, uint32_t i,
+                             uint32_t begin, uint32_t end, float* to) {
   uint16_t largest = 0;
   for (uint32_t t = begin; t < end; ++t) {
-    const uint16_t* row = TokenRow(panels, v_dim, t);
+    const uint16_t* row = rows.Token(t);
     for (uint32_t j = 0; j < kPanel; ++j) {
       const uint16_t half = i + j < v_dim ? row[i + j] : 0;
       largest = std::max<uint16_t>(largest, half & 0x7FFF);
@@ -199,7 +202,7 @@ inline uint16_t ConvertPanel(const uint16_t* const* panels, uint32_t v_dim,
 // Converts tokens [begin, end) of the tile's values to values
 // [v_dim / kPanel, kTileTokens, kPanel], with zeros beyond v_dim. Returns
 // whether all of them are finite.
-HWY_NOINLINE bool ConvertValues(const uint16_t* const* panels, uint32_t v_dim,
+HWY_NOINLINE bool ConvertValues(const HalfRows& rows, uint32_t v_dim,
                                 uint32_t begin, uint32_t end,
                                 float* HWY_RESTRICT values) {
   uint16_t largest = 0;
@@ -211,7 +214,7 @@ HWY_NOINLINE bool ConvertValues(const uint16_t* const* panels, uint32_t v_dim,
   for (; i + kPanel <= v_dim; i += kPanel) {
     float* to = values + size_t{i} * kTileTokens;
     for (uint32_t t = begin; t < end; ++t) {
-      const uint16_t* row = TokenRow(panels, v_dim, t);
+      const uint16_t* row = rows.Token(t);
       const VU8 low = hn::LoadU(d, row + i);
       const VU8 high = hn::LoadU(d, row + i + 8);
       most = hn::Max(most, hn::And(low, mask));
@@ -223,7 +226,7 @@ HWY_NOINLINE bool ConvertValues(const uint16_t* const* panels, uint32_t v_dim,
   largest = hn::GetLane(hn::MaxOfLanes(d, most));
 #endif
   for (; i < v_dim; i += kPanel) {
-    largest = std::max(largest, ConvertPanel(panels, v_dim, i, begin, end,
+    largest = std::max(largest, ConvertPanel(rows, v_dim, i, begin, end,
                                              values + size_t{i} * kTileTokens));
   }
   return largest < 0x7C00;

@@ -1,17 +1,18 @@
-#include <utility>
-
 #include "kernels/attention.h"
 
 namespace everwarm::kernels {
 
 std::vector<PlaneGeometry> KvPlanes(const AttentionShape& shape) {
   std::vector<PlaneGeometry> planes;
-  for (const auto& [codec, dim] : {std::pair(shape.k_codec, shape.k_dim),
-                                   std::pair(shape.v_codec, shape.v_dim)}) {
+  const auto add = [&](const PlaneCodec& codec, uint32_t dim) {
     planes.push_back({shape.num_kv_heads, codec.IndexBytes(dim)});
     if (codec.packed()) {
       planes.push_back({shape.num_kv_heads, codec.ParamBytes(dim)});
     }
+  };
+  add(shape.k_codec, shape.k_dim);
+  if (!shape.v_in_k) {
+    add(shape.v_codec, shape.v_dim);
   }
   return planes;
 }
@@ -23,6 +24,11 @@ LayerOffsets KvOffsets(const AttentionShape& shape,
   offsets.k = geometry.PlaneOffset(layer, plane++);
   if (shape.k_codec.packed()) {
     offsets.k_params = geometry.PlaneOffset(layer, plane++);
+  }
+  if (shape.v_in_k) {
+    offsets.v = offsets.k;
+    offsets.v_params = offsets.k_params;
+    return offsets;
   }
   offsets.v = geometry.PlaneOffset(layer, plane++);
   if (shape.v_codec.packed()) {

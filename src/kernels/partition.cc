@@ -32,7 +32,7 @@ size_t KeyBytes(const PartitionArgs& args) {
   return args.k_codec.IndexBytes(args.k_dim);
 }
 size_t ValueBytes(const PartitionArgs& args) {
-  return args.v_codec.IndexBytes(args.v_dim);
+  return args.v_codec.IndexBytes(args.stored_v_dim);
 }
 
 // Everything about one tile of one call.
@@ -89,7 +89,7 @@ bool FindRows(const PartitionArgs& args, TokenPos tile, TileRows& rows) {
     }
     if (args.v_codec.packed()) {
       rows.value_params[panel] =
-          params_at(args.v_codec, args.v_params_offset, args.v_dim);
+          params_at(args.v_codec, args.v_params_offset, args.stored_v_dim);
     }
   }
   return true;
@@ -252,8 +252,9 @@ void FusedScoreRows(const Tile& tile, size_t row, const uint16_t* columns,
 template <int kRows>
 void FusedAddRows(const Tile& tile, size_t row, PrefetchStream& stream) {
   const size_t stride = ValueStride(tile.args.v_dim);
-  FusedValues<kRows>(tile.rows.values, tile.args.v_dim, tile.seen.begin,
-                     tile.seen.end, tile.scratch.scores + row * kTileTokens,
+  FusedValues<kRows>({tile.rows.values, tile.args.stored_v_dim},
+                     tile.args.v_dim, tile.seen.begin, tile.seen.end,
+                     tile.scratch.scores + row * kTileTokens,
                      tile.scratch.shrink + row, tile.sums.value + row * stride,
                      stride, stream);
 }
@@ -323,16 +324,16 @@ void FloatKeys(const Tile& tile) {
 bool FloatValues(const Tile& tile) {
   const PartitionArgs& args = tile.args;
   if (!args.v_codec.packed()) {
-    return ConvertValues(tile.rows.values, args.v_dim, tile.seen.begin,
-                         tile.seen.end, tile.scratch.values);
+    return ConvertValues({tile.rows.values, args.stored_v_dim}, args.v_dim,
+                         tile.seen.begin, tile.seen.end, tile.scratch.values);
   }
   PrefetchStream keys;
   if (tile.next != nullptr) keys = {tile.next->keys, KeyBytes(args)};
-  return DecodeValues({args.v_codec, tile.rows.values, tile.rows.value_params,
-                       args.v_dim, ValueBytes(args),
-                       args.v_codec.ParamBytes(args.v_dim) / sizeof(uint16_t)},
-                      tile.seen.begin, tile.seen.end, tile.scratch.values,
-                      keys);
+  return DecodeValues(
+      {args.v_codec, tile.rows.values, tile.rows.value_params, args.v_dim,
+       ValueBytes(args),
+       args.v_codec.ParamBytes(args.stored_v_dim) / sizeof(uint16_t)},
+      tile.seen.begin, tile.seen.end, tile.scratch.values, keys);
 }
 
 void AccumulateTile(const PartitionArgs& args, const PartitionScratch& scratch,

@@ -56,6 +56,7 @@ struct PartitionArgs {
   uint32_t block_tokens = 0;           // a multiple of kPanel
   uint32_t k_dim = 0;
   uint32_t v_dim = 0;
+  uint32_t stored_v_dim = 0;  // AttentionShape::StoredValueDim()
   PlaneCodec k_codec;
   PlaneCodec v_codec;
   size_t k_offset = 0;  // of the KV head's row in a slot, bytes

@@ -30,12 +30,16 @@ class Architecture {
 using MakeArchitecture = absl::StatusOr<std::unique_ptr<Architecture>>(
     Weights& weights, const LoadOptions& options);
 
+MakeArchitecture MakeDeepSeek2;
 MakeArchitecture MakeGemma3;
 MakeArchitecture MakeGptOss;
+MakeArchitecture MakeGraniteHybrid;
+MakeArchitecture MakeLfm2;
 MakeArchitecture MakeLlama;
 MakeArchitecture MakePhi3;
 MakeArchitecture MakeQwen2;
 MakeArchitecture MakeQwen3;
+MakeArchitecture MakeQwen35;
 MakeArchitecture MakeQwen3Moe;
 MakeArchitecture MakeSmolLm3;
 

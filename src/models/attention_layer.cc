@@ -8,9 +8,19 @@ namespace {
 // Columns [first, first + width) of x, as a tensor of their own.
 ggml_tensor* Columns(GraphBuilder& graph, ggml_tensor* x, int64_t first,
                      int64_t width) {
+  return ggml_cont(graph.context(), graph.Columns(x, first, width));
+}
+
+// Of x with two heads of `heads.dim` for each of `heads`, the first ones
+// (`which` 0) or the second ones, as a tensor of their own.
+ggml_tensor* EveryOther(GraphBuilder& graph, ggml_tensor* x, const Heads& heads,
+                        int64_t which) {
   ggml_context* context = graph.context();
-  return ggml_cont(context, ggml_view_2d(context, x, width, x->ne[1], x->nb[1],
-                                         first * sizeof(float)));
+  ggml_tensor* some = ggml_view_3d(context, x, heads.dim, heads.count, x->ne[1],
+                                   2 * heads.dim * sizeof(float), x->nb[1],
+                                   which * heads.dim * sizeof(float));
+  return ggml_cont_2d(context, some, int64_t{heads.dim} * heads.count,
+                      x->ne[1]);
 }
 
 // Projected heads, normed and rotated.
@@ -42,7 +52,8 @@ AttentionWeights DeclareAttention(TensorScope& scope, const Hyperparameters& h,
   if (parts.fused_qkv) {
     weights.qkv = scope.Linear("attn_qkv", width, q_width + k_width + v_width);
   } else {
-    weights.q = scope.Linear("attn_q", width, q_width);
+    weights.q =
+        scope.Linear("attn_q", width, parts.gated ? 2 * q_width : q_width);
     weights.k = scope.Linear("attn_k", width, k_width);
     weights.v = scope.Linear("attn_v", width, v_width);
   }
@@ -55,6 +66,7 @@ AttentionWeights DeclareAttention(TensorScope& scope, const Hyperparameters& h,
   if (parts.sinks) {
     weights.sinks = scope.Vector("attn_sinks", h.num_heads);
   }
+  weights.gated = parts.gated;
   weights.rope = h.rope;
   return weights;
 }
@@ -103,8 +115,18 @@ ggml_tensor* AddAttention(GraphBuilder& graph, const Hyperparameters& h,
   };
   ggml_tensor* q = qkv == nullptr ? graph.Linear(weights.q, asking(x))
                                   : asking(Columns(graph, qkv, 0, q_width));
+  ggml_tensor* gate = nullptr;
+  if (weights.gated) {
+    gate = EveryOther(graph, q, q_parts.heads, 1);
+    q = EveryOther(graph, q, q_parts.heads, 0);
+  }
   q = TurnHeads(graph, h, weights, q_parts, q, only_wanted);
-  return graph.Linear(weights.o, graph.Attend(q, weights.sinks));
+  ggml_tensor* attended = graph.Attend(q, weights.sinks);
+  if (gate != nullptr) {
+    attended = ggml_mul(graph.context(), attended,
+                        ggml_sigmoid(graph.context(), gate));
+  }
+  return graph.Linear(weights.o, attended);
 }
 
 }  // namespace everwarm::models

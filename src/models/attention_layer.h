@@ -26,6 +26,9 @@ struct AttentionWeights {
   // Of each head, before it is rotated.
   ggml_tensor* q_norm = nullptr;
   ggml_tensor* k_norm = nullptr;
+  // The columns of q have a gate behind each head: its sigmoid scales what the
+  // head gives.
+  bool gated = false;
   // A logit for each head that takes its share of the softmax and gives
   // nothing.
   ggml_tensor* sinks = nullptr;
@@ -40,6 +43,7 @@ struct AttentionParts {
   bool fused_qkv = false;
   bool head_norms = false;
   bool sinks = false;
+  bool gated = false;
 };
 
 // The names that all architectures use; rotated like `hyperparameters.rope`.

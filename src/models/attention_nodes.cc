@@ -14,9 +14,10 @@ void ComputeAppend(ggml_tensor* result, int thread, int num_threads,
     (node->wanted_only ? node->step->wanted_plan : node->step->plan)
         .BeginLayer();
   }
+  const ggml_tensor* v = result->src[1];
   kernels::AppendKv(node->step->shape, node->offsets, node->step->rows,
                     static_cast<const float*>(result->src[0]->data),
-                    static_cast<const float*>(result->src[1]->data),
+                    v == nullptr ? nullptr : static_cast<const float*>(v->data),
                     static_cast<uint32_t>(thread),
                     static_cast<uint32_t>(num_threads));
 }
@@ -42,6 +43,7 @@ kernels::AttentionShape MakeShape(const Hyperparameters& hyperparameters,
           .num_kv_heads = hyperparameters.num_kv_heads,
           .k_dim = hyperparameters.k_dim,
           .v_dim = hyperparameters.v_dim,
+          .v_in_k = hyperparameters.latent,
           .scale = hyperparameters.attention_scale,
           .window = group.window,
           .k_codec = group.scheme.k,
@@ -51,8 +53,9 @@ kernels::AttentionShape MakeShape(const Hyperparameters& hyperparameters,
 ggml_tensor* AddAppend(ggml_context* context, AttentionNode* node,
                        ggml_tensor* k, ggml_tensor* v) {
   ggml_tensor* sources[] = {k, v};
-  return ggml_custom_4d(context, GGML_TYPE_F32, 1, 1, 1, 1, sources, 2,
-                        &ComputeAppend, GGML_N_TASKS_MAX, node);
+  return ggml_custom_4d(context, GGML_TYPE_F32, 1, 1, 1, 1, sources,
+                        v == nullptr ? 1 : 2, &ComputeAppend, GGML_N_TASKS_MAX,
+                        node);
 }
 
 ggml_tensor* AddAttend(ggml_context* context, AttentionNode* node,

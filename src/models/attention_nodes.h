@@ -42,7 +42,8 @@ struct AttentionNode {
 
 // A node that writes the rows' KV into their blocks and rearms the layer's
 // plan. Shapes: k [rows, num_kv_heads * k_dim], v [rows, num_kv_heads * v_dim],
-// both contiguous. Its result is only for AddAttend() to depend on.
+// both contiguous; v is null where values lie in keys. Its result is only for
+// AddAttend() to depend on.
 ggml_tensor* AddAppend(ggml_context* context, AttentionNode* node,
                        ggml_tensor* k, ggml_tensor* v);
 

@@ -5,11 +5,9 @@
 
 namespace everwarm::models {
 
-DecoderLayer DeclareUsualLayer(TensorScope& scope, const Hyperparameters& h,
-                               const AttentionParts& parts) {
+DecoderLayer DeclareLayerAround(TensorScope& scope, const Hyperparameters& h) {
   DecoderLayer layer;
   layer.attn_norm = scope.Vector("attn_norm", h.embedding_dim);
-  layer.attention = DeclareAttention(scope, h, parts);
   layer.ffn_norm = scope.Vector("ffn_norm", h.embedding_dim);
   if (h.num_experts > 0) {
     layer.experts = DeclareExperts(scope, h);
@@ -19,15 +17,23 @@ DecoderLayer DeclareUsualLayer(TensorScope& scope, const Hyperparameters& h,
   return layer;
 }
 
-absl::StatusOr<DecoderWeights> DeclareDecoder(
-    Weights& weights, const Hyperparameters& h,
-    const DeclareLayer& declare_layer) {
+DecoderLayer DeclareUsualLayer(TensorScope& scope, const Hyperparameters& h,
+                               const AttentionParts& parts) {
+  DecoderLayer layer = DeclareLayerAround(scope, h);
+  layer.attention = DeclareAttention(scope, h, parts);
+  return layer;
+}
+
+absl::StatusOr<DecoderWeights> DeclareDecoder(Weights& weights,
+                                              const Hyperparameters& h,
+                                              const DeclareLayer& declare_layer,
+                                              const std::string& output_norm) {
   const int64_t width = h.embedding_dim;
   DecoderWeights decoder;
   EW_ASSIGN_OR_RETURN(decoder.embedding,
                       weights.Table("token_embd.weight", width, h.vocab_size));
   TensorScope outside(weights, "");
-  decoder.output_norm = outside.Vector("output_norm", width);
+  decoder.output_norm = outside.Vector(output_norm, width);
   decoder.output =
       outside.Linear(outside.Has("output.weight") ? "output" : "token_embd",
                      width, h.vocab_size);
@@ -36,6 +42,9 @@ absl::StatusOr<DecoderWeights> DeclareDecoder(
     TensorScope scope(weights, absl::StrCat("blk.", i, "."));
     decoder.layers.push_back(declare_layer(scope, i));
     EW_RETURN_IF_ERROR(scope.status());
+  }
+  for (uint32_t i = 0; i < h.num_predictors; ++i) {
+    weights.Ignore(absl::StrCat("blk.", h.num_layers + i, "."));
   }
   return decoder;
 }
@@ -59,6 +68,10 @@ ggml_tensor* Decoder::Feed(GraphBuilder& graph, uint32_t layer,
   ggml_tensor* fed = weights.experts.router.matrix == nullptr
                          ? AddFeedForward(graph, weights.feed_forward, normed)
                          : AddExperts(graph, h_, weights.experts, normed);
+  if (weights.shared_expert.up.matrix != nullptr) {
+    fed = ggml_add(graph.context(), fed,
+                   AddFeedForward(graph, weights.shared_expert, normed));
+  }
   return weights.ffn_post_norm == nullptr
              ? fed
              : graph.Norm(fed, weights.ffn_post_norm, h_.rms_epsilon);
@@ -68,12 +81,23 @@ ggml_tensor* Decoder::Head(GraphBuilder& graph, ggml_tensor* x) const {
   ggml_context* context = graph.context();
   ggml_tensor* logits = graph.Linear(
       weights_.output, graph.Norm(x, weights_.output_norm, h_.rms_epsilon));
+  if (h_.logit_scale != 1.0f) {
+    logits = ggml_scale(context, logits, h_.logit_scale);
+  }
   if (h_.final_logit_softcap > 0.0f) {
     logits = ggml_scale(context, logits, 1.0f / h_.final_logit_softcap);
     logits = ggml_tanh(context, logits);
     logits = ggml_scale(context, logits, h_.final_logit_softcap);
   }
   return logits;
+}
+
+ggml_tensor* Decoder::AddTo(GraphBuilder& graph, ggml_tensor* x,
+                            ggml_tensor* part) const {
+  if (h_.residual_scale != 1.0f) {
+    part = ggml_scale(graph.context(), part, h_.residual_scale);
+  }
+  return ggml_add(graph.context(), x, part);
 }
 
 ggml_tensor* Decoder::Build(GraphBuilder& graph) const {
@@ -88,8 +112,8 @@ ggml_tensor* Decoder::Build(GraphBuilder& graph) const {
     if (mixed == nullptr) {
       return nullptr;
     }
-    x = ggml_add(context, last ? graph.Wanted(x) : x, mixed);
-    x = ggml_add(context, x, Feed(graph, i, x));
+    x = AddTo(graph, last ? graph.Wanted(x) : x, mixed);
+    x = AddTo(graph, x, Feed(graph, i, x));
   }
   return Head(graph, x);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct DecoderLayer {
   FeedForwardWeights feed_forward;
   // With a router: in place of `feed_forward`.
   ExpertWeights experts;
+  // What all tokens take beside the experts; no matrix: nothing.
+  FeedForwardWeights shared_expert;
   // Of what the feed-forward network gives; null: none.
   ggml_tensor* ffn_post_norm = nullptr;
 };
@@ -39,6 +42,10 @@ struct DecoderLayer {
 DecoderLayer DeclareUsualLayer(TensorScope& scope,
                                const Hyperparameters& hyperparameters,
                                const AttentionParts& parts);
+
+// The same without attention, for layers that mix positions otherwise.
+DecoderLayer DeclareLayerAround(TensorScope& scope,
+                                const Hyperparameters& hyperparameters);
 
 struct DecoderWeights {
   ggml_tensor* embedding = nullptr;
@@ -52,10 +59,11 @@ using DeclareLayer =
     std::function<DecoderLayer(TensorScope& scope, uint32_t layer)>;
 
 // Declares the embedding, the head (the embedding again where the file has no
-// other) and every layer.
+// other) and every layer. `output_norm` is the name of the last norm.
 absl::StatusOr<DecoderWeights> DeclareDecoder(
     Weights& weights, const Hyperparameters& hyperparameters,
-    const DeclareLayer& declare_layer);
+    const DeclareLayer& declare_layer,
+    const std::string& output_norm = "output_norm");
 
 // Threads: as Architecture.
 class Decoder : public Architecture {
@@ -80,6 +88,9 @@ class Decoder : public Architecture {
   }
 
  private:
+  // x plus what a part of a layer gives.
+  ggml_tensor* AddTo(GraphBuilder& graph, ggml_tensor* x,
+                     ggml_tensor* part) const;
   ggml_tensor* Head(GraphBuilder& graph, ggml_tensor* x) const;
 
   const Hyperparameters h_;

@@ -33,31 +33,67 @@ struct Choice {
   ggml_tensor* weights = nullptr;  // [rows, used]
 };
 
+// `order` [rows, experts] with what is not in a chosen group at -infinity.
+ggml_tensor* InBestGroups(GraphBuilder& graph, const ExpertWeights& weights,
+                          ggml_tensor* order) {
+  constexpr int kBest = 2;
+  ggml_context* context = graph.context();
+  const int64_t rows = order->ne[1];
+  const int64_t experts = order->ne[0];
+  const int64_t groups = weights.groups;
+  ggml_tensor* grouped =
+      ggml_reshape_3d(context, order, experts / groups, groups, rows);
+  ggml_tensor* best = ggml_get_rows(
+      context,
+      ggml_reshape_4d(context, grouped, 1, experts / groups, groups, rows),
+      ggml_argsort_top_k(context, grouped, kBest));
+  best = ggml_sum_rows(context,
+                       ggml_reshape_3d(context, best, kBest, groups, rows));
+  ggml_tensor* chosen =
+      ggml_argsort_top_k(context, ggml_reshape_2d(context, best, groups, rows),
+                         static_cast<int>(weights.groups_used));
+  ggml_tensor* kept =
+      ggml_set_rows(context, ggml_fill(context, grouped, -INFINITY),
+                    ggml_get_rows(context, grouped, chosen), chosen);
+  return ggml_reshape_2d(context, kept, experts, rows);
+}
+
 Choice Choose(GraphBuilder& graph, const Hyperparameters& h,
               const ExpertWeights& weights, ggml_tensor* x) {
   ggml_context* context = graph.context();
   const int64_t rows = x->ne[1];
   const int64_t used = h.experts_used;
   // Not a number would be no order to sort by.
-  ggml_tensor* scores = ggml_clamp(
-      context, graph.RowExactLinear(weights.router, x),
-      std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max());
-  const bool all = weights.routing == Routing::kSoftmaxThenChoose;
-  if (all) {
+  const auto finite = [&](ggml_tensor* scores) {
+    return ggml_clamp(context, scores, std::numeric_limits<float>::lowest(),
+                      std::numeric_limits<float>::max());
+  };
+  ggml_tensor* scores = finite(graph.RowExactLinear(weights.router, x));
+  const bool all = weights.routing != Routing::kChooseThenSoftmax;
+  if (weights.routing == Routing::kSoftmaxThenChoose) {
     scores = ggml_soft_max(context, scores);
+  } else if (weights.routing == Routing::kSigmoidThenChoose) {
+    scores = ggml_sigmoid(context, scores);
+  }
+  ggml_tensor* order =
+      weights.choice_bias == nullptr
+          ? scores
+          : finite(ggml_add(context, scores, weights.choice_bias));
+  if (weights.groups > 1) {
+    order = InBestGroups(graph, weights, order);
   }
   Choice choice;
-  choice.experts = ggml_argsort_top_k(context, scores, static_cast<int>(used));
+  choice.experts = ggml_argsort_top_k(context, order, static_cast<int>(used));
   ggml_tensor* chosen = ggml_get_rows(
       context, ggml_reshape_3d(context, scores, 1, h.num_experts, rows),
       choice.experts);
   chosen = ggml_reshape_2d(context, chosen, used, rows);
-  if (all) {
+  if (!all) {
+    chosen = ggml_soft_max(context, chosen);
+  } else if (weights.to_one) {
     ggml_tensor* sum = ggml_clamp(context, ggml_sum_rows(context, chosen),
                                   kMinWeightSum, INFINITY);
     chosen = ggml_div(context, chosen, sum);
-  } else {
-    chosen = ggml_soft_max(context, chosen);
   }
   if (h.expert_weights_scale != 1.0f) {
     chosen = ggml_scale(context, chosen, h.expert_weights_scale);
@@ -75,6 +111,16 @@ FeedForwardWeights DeclareFeedForward(TensorScope& scope,
   weights.gate = scope.Linear("ffn_gate", width, h.ff_dim);
   weights.up = scope.Linear("ffn_up", width, h.ff_dim);
   weights.down = scope.Linear("ffn_down", h.ff_dim, width);
+  return weights;
+}
+
+FeedForwardWeights DeclareSharedExpert(TensorScope& scope,
+                                       const Hyperparameters& h, uint32_t dim) {
+  const int64_t width = h.embedding_dim;
+  FeedForwardWeights weights;
+  weights.gate = scope.Linear("ffn_gate_shexp", width, dim);
+  weights.up = scope.Linear("ffn_up_shexp", width, dim);
+  weights.down = scope.Linear("ffn_down_shexp", dim, width);
   return weights;
 }
 

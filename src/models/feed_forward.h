@@ -30,7 +30,11 @@ struct FeedForwardWeights {
 // The names that all architectures use.
 FeedForwardWeights DeclareFeedForward(TensorScope& scope,
                                       const Hyperparameters& hyperparameters);
-// The same with gate and up in one matrix.
+// The one that all tokens take beside the experts, `dim` wide.
+FeedForwardWeights DeclareSharedExpert(TensorScope& scope,
+                                       const Hyperparameters& hyperparameters,
+                                       uint32_t dim);
+// The same as the first with gate and up in one matrix.
 FeedForwardWeights DeclareFusedFeedForward(
     TensorScope& scope, const Hyperparameters& hyperparameters);
 
@@ -40,9 +44,10 @@ ggml_tensor* AddFeedForward(GraphBuilder& graph,
 
 // What a router's logits become.
 enum class Routing {
-  // Probabilities over all experts; those of the chosen are scaled to a sum
-  // of 1.
+  // Probabilities over all experts.
   kSoftmaxThenChoose,
+  // The sigmoid of each.
+  kSigmoidThenChoose,
   // The chosen are those of the largest logits, weighted by the softmax over
   // these alone.
   kChooseThenSoftmax,
@@ -56,6 +61,15 @@ struct ExpertWeights {
   LinearWeights down;
   Activation activation = Activation::kSilu;
   Routing routing = Routing::kSoftmaxThenChoose;
+  // The weights of the chosen are scaled to a sum of 1.
+  bool to_one = true;
+  // Experts are chosen out of `groups_used` of so many groups of neighbours:
+  // those whose two best experts sum to most. 1: out of all.
+  uint32_t groups = 1;
+  uint32_t groups_used = 1;
+  // Added to what experts are chosen by, but not to their weights: [experts],
+  // or null.
+  ggml_tensor* choice_bias = nullptr;
 };
 
 // The names that all architectures use.

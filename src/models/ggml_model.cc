@@ -89,7 +89,7 @@ std::vector<ModelGroup> MakeGroups(const Hyperparameters& h,
   const std::vector<uint32_t> sizes = WindowSizes(h);
   std::vector<ModelGroup> groups;
   for (const uint32_t window : sizes) {
-    std::string name = window == 0 ? "full" : "window";
+    std::string name = window == 0 ? (h.latent ? "latent" : "full") : "window";
     if (window != 0 && sizes.size() > 2) {
       absl::StrAppend(&name, window);
     }
@@ -165,6 +165,13 @@ void GgmlModel::FillInputs(const StepInput& input,
   int32_t* positions = data(inputs.positions);
   int32_t* wanted = data(inputs.wanted);
   int32_t* wanted_positions = data(inputs.wanted_positions);
+  if (inputs.heads != nullptr) {
+    const auto heads =
+        static_cast<int32_t>(architecture_->hyperparameters().num_heads);
+    for (int64_t i = 0; i < ggml_nelements(inputs.heads); ++i) {
+      data(inputs.heads)[i] = static_cast<int32_t>(i) % heads;
+    }
+  }
   if (inputs.zeros != nullptr) {
     std::fill_n(data(inputs.zeros), input.rows.size(), 0);
   }

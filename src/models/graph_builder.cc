@@ -60,8 +60,33 @@ ggml_tensor* GraphBuilder::RowExactLinear(const LinearWeights& weights,
   return ggml_reshape_2d(context_, product, product->ne[0], rows);
 }
 
+ggml_tensor* GraphBuilder::HeadLinear(const LinearWeights& weights,
+                                      ggml_tensor* x) {
+  const int64_t heads = x->ne[1];
+  if (inputs_.heads == nullptr) {
+    inputs_.heads = NewInput(num_rows_ * static_cast<uint32_t>(heads));
+  }
+  return ExpertLinear(
+      weights, x,
+      ggml_view_2d(context_, inputs_.heads, heads, x->ne[2],
+                   static_cast<size_t>(heads) * sizeof(int32_t), 0));
+}
+
 ggml_tensor* GraphBuilder::SplitHeads(ggml_tensor* x, const Heads& heads) {
   return ggml_reshape_3d(context_, x, heads.dim, heads.count, x->ne[1]);
+}
+
+ggml_tensor* GraphBuilder::Columns(ggml_tensor* x, int64_t first,
+                                   int64_t width) {
+  return ggml_view_2d(context_, x, width, x->ne[1], x->nb[1],
+                      first * sizeof(float));
+}
+
+ggml_tensor* GraphBuilder::HeadColumns(ggml_tensor* x, int64_t first,
+                                       const Heads& heads) {
+  return ggml_view_3d(context_, x, heads.dim, heads.count, x->ne[1],
+                      heads.dim * sizeof(float), x->nb[1],
+                      first * sizeof(float));
 }
 
 ggml_tensor* GraphBuilder::Rope(ggml_tensor* x, const RopeParameters& rope,

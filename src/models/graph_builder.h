@@ -27,6 +27,9 @@ struct GraphInputs {
   ggml_tensor* wanted_positions = nullptr;
   // i32 [rows], all 0; null when nobody asked for it.
   ggml_tensor* zeros = nullptr;
+  // i32 [rows, heads], for each row the heads from 0; null when nobody asked
+  // for it.
+  ggml_tensor* heads = nullptr;
 };
 
 // What the nodes of a graph point to. Deques: their elements stay where they
@@ -40,6 +43,14 @@ struct GraphNodes {
 struct Heads {
   uint32_t count = 0;
   uint32_t dim = 0;
+};
+
+// What a part of a layer that mixes positions gets.
+struct LayerInput {
+  uint32_t layer = 0;
+  ggml_tensor* x = nullptr;  // [rows, embedding_dim]
+  // It is the last layer: only rows that want logits are asked for.
+  bool only_wanted = false;
 };
 
 // Threads: one.
@@ -71,8 +82,17 @@ class GraphBuilder {
   // The same as Linear() by one "expert", so that a row's result depends on
   // that row alone whatever the type: x [rows, inputs].
   ggml_tensor* RowExactLinear(const LinearWeights& weights, ggml_tensor* x);
+  // Each head of x [rows, heads, inputs] times its own matrix, by
+  // Weights::Experts(): [rows, heads, outputs]. A row's result depends on that
+  // row alone whatever the type. `heads` is the same in all calls.
+  ggml_tensor* HeadLinear(const LinearWeights& weights, ggml_tensor* x);
   // [rows, heads * dim] as [rows, heads, dim].
   ggml_tensor* SplitHeads(ggml_tensor* x, const Heads& heads);
+  // Columns [first, first + width) of x [rows, ...], as a view: its rows lie
+  // apart.
+  ggml_tensor* Columns(ggml_tensor* x, int64_t first, int64_t width);
+  // The same, as [rows, heads, dim].
+  ggml_tensor* HeadColumns(ggml_tensor* x, int64_t first, const Heads& heads);
   // Rotates [rows, heads, dim]; `only_wanted`: the rows are those of Wanted().
   ggml_tensor* Rope(ggml_tensor* x, const RopeParameters& rope,
                     ggml_tensor* factors, bool only_wanted);
@@ -81,6 +101,7 @@ class GraphBuilder {
   ggml_tensor* Wanted(ggml_tensor* x);
 
   // Writes keys and values of all rows; Attend() of the same layer follows.
+  // `v` is null where values lie in keys.
   // `only_wanted`: the queries will be those of Wanted().
   void Append(uint32_t layer, ggml_tensor* k, ggml_tensor* v, bool only_wanted);
   // `sinks` [heads] take part in each softmax; null: none.

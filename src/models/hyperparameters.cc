@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "models/key_reader.h"
 
 namespace everwarm::models {
 namespace {
@@ -22,106 +23,9 @@ constexpr int64_t kMaxVocabulary = 1 << 24;
 constexpr uint32_t kMaxExperts = 1 << 12;
 constexpr uint32_t kMaxExpertsUsed = 64;
 
-// Reads keys "<architecture>.<name>" and keeps the first error.
-class Reader {
- public:
-  Reader(const GgufFile& file, const std::string& architecture)
-      : file_(file), prefix_(architecture + ".") {}
-
-  std::string Key(const std::string& name) const { return prefix_ + name; }
-
-  uint32_t Uint(const std::string& name, uint32_t low, uint32_t high,
-                std::optional<uint32_t> missing = std::nullopt) {
-    if (missing && !file_.Has(Key(name))) {
-      return *missing;
-    }
-    // Some files give one number per layer; we run those with one for all.
-    if (file_.IsArray(Key(name))) {
-      return Uniform(name, low, high);
-    }
-    return Checked(name, file_.Uint(Key(name)), low, high);
-  }
-
-  // One number for each layer, from an array or from one for all; 0 when the
-  // key is missing.
-  std::vector<uint32_t> PerLayer(const std::string& name, uint32_t layers,
-                                 uint32_t low, uint32_t high) {
-    if (!file_.IsArray(Key(name))) {
-      return std::vector<uint32_t>(layers, Uint(name, low, high, 0));
-    }
-    const auto values = file_.UintArray(Key(name));
-    if (!values.ok() || values->size() < layers) {
-      Fail(values.ok() ? file_.Invalid(absl::StrCat(
-                             "key '", Key(name), "' has ", values->size(),
-                             " elements for ", layers, " layers"))
-                       : values.status());
-      return std::vector<uint32_t>(layers, low);
-    }
-    std::vector<uint32_t> checked;
-    for (uint32_t layer = 0; layer < layers; ++layer) {
-      checked.push_back(Checked(name, (*values)[layer], low, high));
-    }
-    return checked;
-  }
-
-  float Float(const std::string& name, std::optional<float> missing) {
-    const auto value =
-        missing ? file_.FloatOr(Key(name), *missing) : file_.Float(Key(name));
-    if (!value.ok()) {
-      Fail(value.status());
-      return 0.0f;
-    }
-    return *value;
-  }
-
-  void Fail(absl::Status status) {
-    if (status_.ok()) {
-      status_ = std::move(status);
-    }
-  }
-  const absl::Status& status() const { return status_; }
-
- private:
-  uint32_t Checked(const std::string& name, absl::StatusOr<uint32_t> value,
-                   uint32_t low, uint32_t high) {
-    if (!value.ok()) {
-      Fail(value.status());
-      return low;
-    }
-    if (*value < low || *value > high) {
-      Fail(file_.Invalid(absl::StrCat("key '", Key(name), "' is ", *value,
-                                      ", expected ", low, " to ", high)));
-      return low;
-    }
-    return *value;
-  }
-
-  uint32_t Uniform(const std::string& name, uint32_t low, uint32_t high) {
-    const auto values = file_.UintArray(Key(name));
-    if (!values.ok() || values->empty()) {
-      Fail(file_.Invalid(
-          absl::StrCat("key '", Key(name), "' is not an array of integers")));
-      return low;
-    }
-    for (const uint32_t value : *values) {
-      if (value != values->front()) {
-        Fail(absl::UnimplementedError(absl::StrCat(
-            file_.path(), ": key '", Key(name), "' differs between layers (",
-            values->front(), ", ", value, "); only equal layers run here")));
-        return low;
-      }
-    }
-    return Checked(name, values->front(), low, high);
-  }
-
-  const GgufFile& file_;
-  const std::string prefix_;
-  absl::Status status_;
-};
-
 // YaRN's magnitude correction; ggml multiplies by (1 + 0.1 ln(factor)) itself,
 // so the net is 1 unless the file says more.
-void SetYarn(Reader& reader, RopeParameters& rope) {
+void SetYarn(KeyReader& reader, RopeParameters& rope) {
   rope.ext_factor = 1.0f;
   const float factor = 1.0f / rope.freq_scale;
   const float magnitude =
@@ -132,7 +36,7 @@ void SetYarn(Reader& reader, RopeParameters& rope) {
   rope.beta_slow = reader.Float("rope.scaling.yarn_beta_slow", rope.beta_slow);
 }
 
-void ReadRope(const GgufFile& file, Reader& reader, const KeyRules& rules,
+void ReadRope(const GgufFile& file, KeyReader& reader, const KeyRules& rules,
               Hyperparameters& h) {
   RopeParameters& rope = h.rope;
   rope.dims = reader.Uint("rope.dimension_count", 2, h.k_dim, h.k_dim);
@@ -177,7 +81,36 @@ void ReadRope(const GgufFile& file, Reader& reader, const KeyRules& rules,
   }
 }
 
-void ReadExperts(const GgufFile& file, Reader& reader, const KeyRules& rules,
+// Where the architecture has recurrent layers by it, layers without KV heads
+// are; all others have as many as each other.
+void ReadKvHeads(const GgufFile& file, KeyReader& reader, const KeyRules& rules,
+                 Hyperparameters& h) {
+  constexpr char kName[] = "attention.head_count_kv";
+  h.recurrent.assign(h.num_layers, false);
+  if (!rules.recurrent_without_kv_heads || !file.IsArray(reader.Key(kName))) {
+    h.num_kv_heads = reader.Uint(kName, 1, kMaxHeads, h.num_heads);
+    return;
+  }
+  const std::vector<uint32_t> heads =
+      reader.PerLayer(kName, h.num_layers, 0, kMaxHeads);
+  h.num_kv_heads = 0;
+  for (uint32_t layer = 0; layer < h.num_layers; ++layer) {
+    h.recurrent[layer] = heads[layer] == 0;
+    if (heads[layer] != 0 && h.num_kv_heads != 0 &&
+        heads[layer] != h.num_kv_heads) {
+      reader.Fail(absl::UnimplementedError(absl::StrCat(
+          file.path(), ": key '", reader.Key(kName),
+          "' differs between layers (", h.num_kv_heads, ", ", heads[layer],
+          "); only equal layers, and layers without KV heads, run here")));
+    }
+    h.num_kv_heads = std::max(h.num_kv_heads, heads[layer]);
+  }
+  if (h.num_kv_heads == 0) {
+    h.num_kv_heads = h.num_heads;  // there is no layer with attention
+  }
+}
+
+void ReadExperts(const GgufFile& file, KeyReader& reader, const KeyRules& rules,
                  Hyperparameters& h) {
   const bool always = rules.experts == KeyRules::Experts::kAlways;
   h.num_experts =
@@ -206,8 +139,11 @@ absl::StatusOr<Hyperparameters> ReadHyperparameters(const GgufFile& file,
                                                     const KeyRules& rules) {
   Hyperparameters h;
   EW_ASSIGN_OR_RETURN(h.architecture, file.String("general.architecture"));
-  Reader reader(file, h.architecture);
+  KeyReader reader(file, h.architecture);
   h.num_layers = reader.Uint("block_count", 1, kMaxLayers);
+  h.num_predictors =
+      reader.Uint("nextn_predict_layers", 0, h.num_layers - 1, 0);
+  h.num_layers -= h.num_predictors;
   h.train_context = reader.Uint("context_length", 1, kMaxContext);
   h.embedding_dim = reader.Uint("embedding_length", 1, kMaxEmbedding);
   h.ff_dim = reader.Uint("feed_forward_length", 1, kMaxFeedForward,
@@ -215,8 +151,7 @@ absl::StatusOr<Hyperparameters> ReadHyperparameters(const GgufFile& file,
                              ? std::optional<uint32_t>(0)
                              : std::nullopt);
   h.num_heads = reader.Uint("attention.head_count", 1, kMaxHeads);
-  h.num_kv_heads =
-      reader.Uint("attention.head_count_kv", 1, kMaxHeads, h.num_heads);
+  ReadKvHeads(file, reader, rules, h);
   const uint32_t even_share = h.embedding_dim / h.num_heads;
   h.k_dim = reader.Uint("attention.key_length", 2, kMaxHeadDim, even_share);
   h.v_dim = reader.Uint("attention.value_length", 1, kMaxHeadDim, even_share);
@@ -243,7 +178,6 @@ absl::StatusOr<Hyperparameters> ReadHyperparameters(const GgufFile& file,
   ReadExperts(file, reader, rules, h);
   EW_RETURN_IF_ERROR(reader.status());
   h.windows.assign(h.num_layers, 0);
-  h.recurrent.assign(h.num_layers, false);
 
   const GgufTensor* embedding = file.Find("token_embd.weight");
   if (embedding == nullptr) {
@@ -260,7 +194,7 @@ absl::StatusOr<Hyperparameters> ReadHyperparameters(const GgufFile& file,
 
 absl::Status ReadWindows(const GgufFile& file, uint32_t period,
                          Hyperparameters& h) {
-  Reader reader(file, h.architecture);
+  KeyReader reader(file, h.architecture);
   const std::vector<uint32_t> sizes =
       reader.PerLayer("attention.sliding_window", h.num_layers, 0, kMaxContext);
   EW_RETURN_IF_ERROR(reader.status());
@@ -290,7 +224,7 @@ absl::StatusOr<RopeParameters> ReadWindowRope(const GgufFile& file,
                                               const Hyperparameters& h,
                                               float freq_base) {
   RopeParameters rope = h.rope;
-  Reader reader(file, h.architecture);
+  KeyReader reader(file, h.architecture);
   rope.freq_base = reader.Float("rope.freq_base_swa", freq_base);
   if (!(rope.freq_base > 0.0f)) {
     reader.Fail(file.Invalid(absl::StrCat("rope frequency base of windows ",

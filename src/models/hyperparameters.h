@@ -38,6 +38,8 @@ struct StateSize {
 struct Hyperparameters {
   std::string architecture;
   uint32_t num_layers = 0;
+  // Layers behind these that predict further tokens; they are not run.
+  uint32_t num_predictors = 0;
   uint32_t embedding_dim = 0;
   // 0: not in the file, and all layers have experts.
   uint32_t ff_dim = 0;
@@ -50,6 +52,10 @@ struct Hyperparameters {
   float rms_epsilon = 0.0f;
   // What embeddings are multiplied by.
   float embedding_scale = 1.0f;
+  // What a layer's parts are multiplied by before they are added.
+  float residual_scale = 1.0f;
+  // What logits are multiplied by, before they are capped.
+  float logit_scale = 1.0f;
   // Of scores, before the softmax.
   float attention_scale = 0.0f;
   // 0: none.
@@ -65,6 +71,10 @@ struct Hyperparameters {
   uint32_t expert_ff_dim = 0;
   // What the chosen experts' weights are multiplied by.
   float expert_weights_scale = 1.0f;
+
+  // A layer keeps one latent for keys and values: the beginning of a key is the
+  // value.
+  bool latent = false;
 
   // One per layer: true when it keeps `state` instead of keys and values.
   std::vector<bool> recurrent;
@@ -83,6 +93,8 @@ struct KeyRules {
   // The architecture may have, or has, experts; else a file with some is
   // refused.
   enum class Experts { kNone, kSome, kAlways } experts = Experts::kNone;
+  // Layers with 0 KV heads are recurrent.
+  bool recurrent_without_kv_heads = false;
 };
 
 // What all architectures read the same way.

@@ -97,6 +97,24 @@ absl::Status KvScheme::Check(const Hyperparameters& h) const {
         "layer ", layers_.rbegin()->first, " is to be coded, but the model's ",
         h.num_layers, " layers end at ", h.num_layers - 1));
   }
+  for (const auto& [layer, scheme] : layers_) {
+    if (h.recurrent[layer]) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "layer ", layer,
+          " is to be coded, but it is recurrent: it has no keys and values"));
+    }
+  }
+  const auto apart = [](const LayerScheme& scheme) {
+    return !(scheme.k == scheme.v);
+  };
+  if (h.latent && (apart(usual_) || std::any_of(layers_.begin(), layers_.end(),
+                                                [&](const auto& layer) {
+                                                  return apart(layer.second);
+                                                }))) {
+    return absl::InvalidArgumentError(
+        "keys and values are to be coded differently, but the model's layers "
+        "keep one latent for both; f16, q8 and q4 are possible");
+  }
   if (usual_.v.coding == Coding::kRotated && !kernels::CanRotate(h.v_dim)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "turbo needs value heads of a power of two from 8 to ",

@@ -58,6 +58,7 @@ TEST(KvSchemeTest, LayersThatAModelDoesNotHaveAreRefused) {
   const KvScheme scheme = KvScheme::ByLayer({}, {{2, AffineScheme(8)}});
   EXPECT_THAT(std::string(scheme.Check(h).message()), HasSubstr("layer 2"));
   h.num_layers = 3;
+  h.recurrent.assign(h.num_layers, false);
   EXPECT_TRUE(scheme.Check(h).ok());
 }
 

@@ -50,9 +50,12 @@ struct NamedArchitecture {
 };
 
 constexpr NamedArchitecture kArchitectures[] = {
-    {"gemma3", MakeGemma3},     {"gpt-oss", MakeGptOss},  {"llama", MakeLlama},
-    {"phi3", MakePhi3},         {"qwen2", MakeQwen2},     {"qwen3", MakeQwen3},
-    {"qwen3moe", MakeQwen3Moe}, {"smollm3", MakeSmolLm3},
+    {"deepseek2", MakeDeepSeek2}, {"gemma3", MakeGemma3},
+    {"gpt-oss", MakeGptOss},      {"granitehybrid", MakeGraniteHybrid},
+    {"lfm2", MakeLfm2},           {"llama", MakeLlama},
+    {"phi3", MakePhi3},           {"qwen2", MakeQwen2},
+    {"qwen3", MakeQwen3},         {"qwen35", MakeQwen35},
+    {"qwen3moe", MakeQwen3Moe},   {"smollm3", MakeSmolLm3},
 };
 
 absl::StatusOr<MakeArchitecture*> FindArchitecture(const GgufFile& file) {

@@ -31,10 +31,12 @@ namespace everwarm::models {
 // Layers of the model with the same kind of state, the same retention and the
 // same codec.
 struct ModelGroup {
-  // "full", "window", "recurrent"; "window512" where windows have several
-  // sizes; with the codec behind a dot where a kind has several.
+  // "full", "latent", "window", "recurrent"; "window512" where windows have
+  // several sizes; with the codec behind a dot where a kind has several.
   std::string name;
-  uint32_t window = 0;  // 0: a full or a recurrent group
+  // 0: a full, latent or recurrent group. Keys of a latent group hold the
+  // values too (kernels::AttentionShape::v_in_k).
+  uint32_t window = 0;
   // The layers keep a state of one size, whatever the position, instead of keys
   // and values. Its geometry has block_tokens 1, and one token is the whole
   // state, in f32: [layer][plane], the plane 0 of the last inputs of a

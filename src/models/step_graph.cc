@@ -11,7 +11,7 @@ namespace everwarm::models {
 namespace {
 
 // Above what any architecture here adds for one layer, and outside the layers.
-constexpr size_t kNodesPerLayer = 64;
+constexpr size_t kNodesPerLayer = 96;
 // The same for each expert that a row takes.
 constexpr size_t kNodesPerExpert = 2;
 constexpr size_t kNodesOutside = 64;

@@ -16,6 +16,11 @@ ggml_tensor* TensorScope::Vector(const std::string& name, int64_t size) {
   return Take(weights_.Vector(prefix_ + name + ".weight", size));
 }
 
+ggml_tensor* TensorScope::Numbers(const std::string& name, int64_t size,
+                                  int64_t count) {
+  return Take(weights_.Vectors(prefix_ + name, size, count));
+}
+
 LinearWeights TensorScope::Linear(const std::string& name, int64_t inputs,
                                   int64_t outputs) {
   LinearWeights linear;
@@ -34,7 +39,7 @@ LinearWeights TensorScope::Experts(const std::string& name, int64_t inputs,
       weights_.Experts(prefix_ + name + ".weight", inputs, outputs, count));
   if (HasBias(name)) {
     experts.bias =
-        Take(weights_.ExpertVectors(prefix_ + name + ".bias", outputs, count));
+        Take(weights_.Vectors(prefix_ + name + ".bias", outputs, count));
   }
   return experts;
 }

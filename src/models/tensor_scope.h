@@ -28,6 +28,9 @@ class TensorScope {
 
   // f32 numbers that activations are multiplied with, such as a norm's.
   ggml_tensor* Vector(const std::string& name, int64_t size);
+  // f32 numbers, [count, size], by a name that is whole but for its prefix.
+  ggml_tensor* Numbers(const std::string& name, int64_t size,
+                       int64_t count = 1);
   // A matrix, with a bias if the file has one.
   LinearWeights Linear(const std::string& name, int64_t inputs,
                        int64_t outputs);

@@ -17,6 +17,7 @@
 #include "testing/temp_dir.h"
 #include "testing/tiny_architectures.h"
 #include "testing/tiny_gguf.h"
+#include "testing/tiny_variants.h"
 
 namespace everwarm::models {
 namespace {
@@ -168,6 +169,10 @@ class TinyArchitectureTest
       public testing::WithParamInterface<TinyArchitecture> {};
 INSTANTIATE_TEST_SUITE_P(All, TinyArchitectureTest,
                          testing::ValuesIn(TinyArchitectures()),
+                         [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(Variants, TinyArchitectureTest,
+                         testing::ValuesIn(TinyVariants()),
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(TinyArchitectureTest, AgreesWithTheOracle) {

@@ -222,9 +222,8 @@ absl::Status Weights::CheckF32(const std::string& name) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ggml_tensor*> Weights::ExpertVectors(const std::string& name,
-                                                    int64_t size,
-                                                    int64_t count) {
+absl::StatusOr<ggml_tensor*> Weights::Vectors(const std::string& name,
+                                              int64_t size, int64_t count) {
   EW_RETURN_IF_ERROR(CheckF32(name));
   return Declare(name, {size, count, 1, 1}, false);
 }
@@ -245,6 +244,12 @@ absl::StatusOr<ggml_tensor*> Weights::OptionalVector(const std::string& name,
 
 absl::Status Weights::CheckNoneLeft() const {
   for (const GgufTensor& tensor : file_->tensors()) {
+    if (std::any_of(ignored_.begin(), ignored_.end(),
+                    [&](const std::string& prefix) {
+                      return absl::StartsWith(tensor.name, prefix);
+                    })) {
+      continue;
+    }
     // Tables that old converters wrote and nothing reads.
     if (declared_.contains(tensor.name) ||
         absl::EndsWith(tensor.name, "attn_rot_embd.weight") ||

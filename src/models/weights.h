@@ -52,9 +52,9 @@ class Weights {
   // whatever the type. Never repacked.
   absl::StatusOr<ggml_tensor*> Experts(const std::string& name, int64_t inputs,
                                        int64_t outputs, int64_t count);
-  // f32 numbers that are added to what such matrices give: [count, size].
-  absl::StatusOr<ggml_tensor*> ExpertVectors(const std::string& name,
-                                             int64_t size, int64_t count);
+  // f32 numbers: [count, size].
+  absl::StatusOr<ggml_tensor*> Vectors(const std::string& name, int64_t size,
+                                       int64_t count);
   // f32 numbers: norms, biases, rope factors.
   absl::StatusOr<ggml_tensor*> Vector(const std::string& name, int64_t size);
   // The same, or null when the file has none.
@@ -63,6 +63,9 @@ class Weights {
   bool Has(const std::string& name) const {
     return file_->Find(name) != nullptr;
   }
+
+  // The file may have tensors whose names begin so; they are not needed.
+  void Ignore(const std::string& prefix) { ignored_.push_back(prefix); }
 
   // Gives every declared tensor its data, reading the file through once.
   // `progress` gets fractions from 0 to 1 and may be empty.
@@ -112,6 +115,7 @@ class Weights {
   ggml_backend_buffer_type_t repacked_type_ = nullptr;
   std::vector<Entry> entries_;
   absl::flat_hash_map<std::string, ggml_tensor*> declared_;
+  std::vector<std::string> ignored_;
   uint64_t bytes_ = 0;
   bool row_independent_ = true;
 };
