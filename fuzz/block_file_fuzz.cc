@@ -1,5 +1,5 @@
-// The header of a block file from any bytes: no crash, and whatever is accepted
-// is exactly what writing it again gives.
+// The header of a block file, and a session's record, from any bytes: no crash,
+// and whatever is accepted is exactly what writing it again gives.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "fuzz/fuzz.h"
 #include "store/block_file.h"
+#include "store/session_file.h"
 
 using everwarm::fuzz::Require;
 using everwarm::store::BlockHeader;
@@ -33,6 +34,21 @@ void CheckAccepted(const BlockHeader& header,
   }
 }
 
+// A session's record of that many bytes, and the same with a right checksum.
+void TrySession(absl::Span<const std::byte> bytes) {
+  everwarm::store::DecodeSession(bytes).IgnoreError();
+  std::vector<std::byte> pages((bytes.size() / kHeaderBytes + 1) *
+                               kHeaderBytes);
+  std::copy(bytes.begin(), bytes.end(), pages.begin());
+  everwarm::store::SealSession(absl::MakeSpan(pages));
+  if (const auto file = everwarm::store::DecodeSession(pages); file.ok()) {
+    const auto again = everwarm::store::EncodeSession(*file);
+    Require(std::equal(pages.begin(), pages.end(), again.data(),
+                       again.data() + again.size()),
+            "a session's record is written differently");
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -46,10 +62,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto header = everwarm::store::DecodeHeader(page); header.ok()) {
     CheckAccepted(*header, page);
   }
+  TrySession(bytes);
   const std::string_view name(reinterpret_cast<const char*>(data), size);
   if (const auto key = everwarm::store::ParseBlockFileName(name)) {
     Require(everwarm::store::BlockFileName(*key) == name,
             "a name that has two forms");
+  }
+  if (const auto id = everwarm::store::ParseSessionFileName(name)) {
+    Require(everwarm::store::SessionFileName(*id) == name,
+            "a session's name that has two forms");
   }
   return 0;
 }

@@ -11,6 +11,7 @@
 #include "cache/block_pool.h"
 #include "fuzz/fuzz.h"
 #include "store/block_store.h"
+#include "store/session_file.h"
 #include "testing/fake_clock.h"
 #include "testing/manual_executor.h"
 #include "testing/sim_disk.h"
@@ -72,6 +73,12 @@ std::string PathFor(uint8_t kind, const SimDisk::Bytes& contents,
       return absl::StrCat("/cache/damaged/", kind);
     case 3:
       return absl::StrCat("/cache/tmp-", kind);
+    case 4: {
+      const auto session = DecodeSession(contents);
+      return absl::StrCat(own, "/",
+                          SessionFileName(session.ok() ? session->record.id()
+                                                       : key.node.digest));
+    }
     default:
       return absl::StrCat(own, "/", name);
   }
@@ -93,7 +100,12 @@ void FillDirectory(SimDisk& disk, Input& input, const StoreOptions& options) {
     SimDisk::Bytes contents(std::max(taken.size(), pages * kHeaderBytes));
     std::copy(taken.begin(), taken.end(), contents.begin());
     if (kind >= 64 && contents.size() >= kHeaderBytes) {
-      SealHeader(contents.data());
+      if (kind % 8 == 4) {
+        contents.resize(contents.size() / kHeaderBytes * kHeaderBytes);
+        SealSession(absl::MakeSpan(contents));
+      } else {
+        SealHeader(contents.data());
+      }
     }
     disk.Put(PathFor(kind, contents, options), contents,
              kind == 255 ? FileKind::kOther : FileKind::kRegular);

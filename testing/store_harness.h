@@ -17,6 +17,7 @@
 #include "cache/block_pool.h"
 #include "cache/tier.h"
 #include "store/block_store.h"
+#include "store/session_file.h"
 #include "testing/fake_clock.h"
 #include "testing/manual_executor.h"
 #include "testing/sim_disk.h"
@@ -93,6 +94,18 @@ inline std::vector<std::byte> ContentsOf(const cache::BlockIdentity& identity,
   return bytes;
 }
 
+// That the session came to the end of the chain.
+inline cache::SessionRecord RecordOf(
+    std::string_view session, const std::vector<cache::BlockIdentity>& chain) {
+  cache::SessionRecord record;
+  record.session = cache::SessionIdOf(session);
+  record.root = chain[0].root;
+  for (const cache::BlockIdentity& identity : chain) {
+    record.path.push_back(identity.key.node);
+  }
+  return record;
+}
+
 class StoreHarness {
  public:
   StoreHarness() : pool(GeometriesOf(SmallGroups())) {
@@ -112,6 +125,7 @@ class StoreHarness {
     }
     store = std::move(opened->store);
     entries = std::move(opened->entries);
+    sessions = std::move(opened->sessions);
     return absl::OkStatus();
   }
 
@@ -188,6 +202,10 @@ class StoreHarness {
     return result;
   }
 
+  std::string PathOf(const cache::SessionRecord& record) const {
+    return options.dir + "/" + options.fingerprint.hex() + "/" +
+           SessionFileName(record.id());
+  }
   std::string PathOf(const cache::BlockIdentity& identity) const {
     return options.dir + "/" + options.fingerprint.hex() + "/" +
            BlockFileName(identity.key);
@@ -211,6 +229,7 @@ class StoreHarness {
   StoreOptions options;
   std::unique_ptr<BlockStore> store;
   std::vector<cache::TierEntry> entries;
+  std::vector<cache::SessionEntry> sessions;
 };
 
 }  // namespace everwarm::store

@@ -233,12 +233,29 @@ std::unique_ptr<Sequence> KvCache::Take(absl::Span<const TokenId> prompt,
   return std::unique_ptr<Sequence>(new Sequence(std::move(state)));
 }
 
-void KvCache::SetSession(Sequence& handle, std::string id) {
-  handle.state_->sequence.session = std::move(id);
+void KvCache::SetSession(Sequence& handle, std::string_view name) {
+  if (!name.empty()) {
+    handle.state_->sequence.session = SessionIdOf(name);
+  }
 }
 
-bool KvCache::CloseSession(const std::string& id) {
-  return impl_->sessions.Close(id);
+bool KvCache::CloseSession(std::string_view name) {
+  return impl_->sessions.Close(SessionIdOf(name));
+}
+
+void KvCache::KeepSessions(SessionKeeper* keeper,
+                           std::vector<SessionEntry> known) {
+  impl_->sessions.KeepIn(
+      keeper, std::move(known), [this](const NodeId& id) -> Node* {
+        for (size_t g = 0; g < impl_->parts.layout.groups.size(); ++g) {
+          const Residency* const residency =
+              impl_->copies.Find({id, static_cast<GroupIndex>(g)});
+          if (residency != nullptr) {
+            return residency->node;
+          }
+        }
+        return nullptr;
+      });
 }
 
 absl::Status KvCache::Reserve(Sequence& handle, TokenPos count) {

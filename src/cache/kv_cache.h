@@ -30,6 +30,7 @@
 #include "base/log.h"
 #include "cache/block_pool.h"
 #include "cache/layer_group.h"
+#include "cache/session_record.h"
 #include "cache/tier.h"
 
 namespace everwarm::cache {
@@ -184,11 +185,15 @@ class KvCache {
 
   // What is published of it from now on is the newest state of that session:
   // its blocks leave RAM after those of no session. A hint; it changes nothing
-  // of what is found.
-  void SetSession(Sequence& sequence, std::string id);
+  // of what is found. An empty name is none.
+  void SetSession(Sequence& sequence, std::string_view name);
   // Its states are like all others from now on. False: there is none of that
   // name.
-  bool CloseSession(const std::string& id);
+  bool CloseSession(std::string_view name);
+  // From now on, where sessions came to is kept there as well, so that a
+  // restart finds it; `known` is what a start-up scan found. Once, after
+  // Adopt(); the keeper outlives the cache.
+  void KeepSessions(SessionKeeper* keeper, std::vector<SessionEntry> known);
 
   // Whether `count` more tokens of this sequence leave the blocks of all live
   // sequences short of the hard cap, so that others still become durable. Where

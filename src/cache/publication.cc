@@ -87,8 +87,10 @@ void Publication::Publish(SequenceState& sequence, StateUse states) {
       }
     }
   }
-  if (!sequence.session.empty()) {
-    sessions_.Advance(sequence.session, path.back());
+  if (sequence.session.has_value()) {
+    const auto tail = static_cast<uint32_t>(sequence.tokens.size() -
+                                            (path.size() - 1) * block_tokens);
+    sessions_.Advance(*sequence.session, path.back(), tail);
   }
   if (!shared.empty()) {
     Thin(path, static_cast<TokenPos>(sequence.tokens.size()));

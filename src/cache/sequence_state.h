@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,6 +16,7 @@
 #include "cache/block_pool.h"
 #include "cache/kv_cache.h"
 #include "cache/layer_group.h"
+#include "cache/session_record.h"
 
 namespace everwarm::cache {
 
@@ -90,8 +91,8 @@ class SequenceState {
   const CacheLayout layout;
   SequenceOwner* owner;
   NodeId root;
-  // The id of its session; empty: none.
-  std::string session;
+  // If it has one.
+  std::optional<SessionId> session;
   std::vector<TokenId> tokens;
   std::vector<BlockTable> tables;
   Reuse reuse;

@@ -77,15 +77,14 @@ absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Build(
   }
   assembly->DescribeKv(options, logger);
   Fingerprint fingerprint;
-  std::vector<cache::TierEntry> entries;
   if (options.cache_dir != "off") {
     EW_ASSIGN_OR_RETURN(fingerprint,
                         assembly->Identify(options, clock, logger));
   }
-  EW_ASSIGN_OR_RETURN(entries,
+  EW_ASSIGN_OR_RETURN(Found found,
                       assembly->OpenTier(options, fingerprint, clock, logger));
   EW_RETURN_IF_ERROR(assembly->StartEngine(options, fingerprint,
-                                           std::move(entries), clock, logger));
+                                           std::move(found), clock, logger));
   return assembly;
 }
 
@@ -151,7 +150,7 @@ absl::StatusOr<Fingerprint> Assembly::Identify(const ModelOptions& options,
   return store::ComputeFingerprint(parts);
 }
 
-absl::StatusOr<std::vector<cache::TierEntry>> Assembly::OpenTier(
+absl::StatusOr<Assembly::Found> Assembly::OpenTier(
     const ModelOptions& options, const Fingerprint& fingerprint,
     const Clock* clock, const Logger& logger) {
   std::vector<BlockGeometry> geometries;
@@ -162,7 +161,7 @@ absl::StatusOr<std::vector<cache::TierEntry>> Assembly::OpenTier(
   if (options.cache_dir == "off") {
     tier_ = std::make_unique<cache::NullTier>();
     logger->info("no cache directory: blocks live in RAM only");
-    return std::vector<cache::TierEntry>();
+    return Found();
   }
   writers_ = std::make_unique<ThreadExecutor>("writer", 1);
   readers_ = std::make_unique<ThreadExecutor>("reader", kReaderThreads);
@@ -185,12 +184,11 @@ absl::StatusOr<std::vector<cache::TierEntry>> Assembly::OpenTier(
                                logger, scrubbers_.get()}));
   store_ = opened.store.get();
   tier_ = std::move(opened.store);
-  return std::move(opened.entries);
+  return Found{std::move(opened.entries), std::move(opened.sessions)};
 }
 
 absl::Status Assembly::StartEngine(const ModelOptions& options,
-                                   const Fingerprint& fingerprint,
-                                   std::vector<cache::TierEntry> entries,
+                                   const Fingerprint& fingerprint, Found found,
                                    const Clock* clock, const Logger& logger) {
   cache::KvCache::Config config;
   config.fingerprint = fingerprint;
@@ -208,12 +206,15 @@ absl::Status Assembly::StartEngine(const ModelOptions& options,
       },
       engine::TokenHistory::Limits{});
   for (cache::Conversation& conversation :
-       cache::LatestConversations(entries, kRememberedConversations)) {
+       cache::LatestConversations(found.entries, kRememberedConversations)) {
     history_->Remember(conversation.root, std::move(conversation.tokens));
   }
   text_front_ = std::make_unique<server::ModelTextFront>(
       vocabulary_.get(), chat_template_.get(), options.context, history_.get());
-  cache_->Adopt(std::move(entries));
+  cache_->Adopt(std::move(found.entries));
+  if (store_ != nullptr) {
+    cache_->KeepSessions(store_, std::move(found.sessions));
+  }
   engine::LocalEngine::Config engine_config;
   engine_config.context_size = options.context;
   engine_config.max_batch = options.max_batch;

@@ -46,17 +46,21 @@ class Assembly {
  private:
   Assembly() = default;
   absl::Status LoadModel(const ModelOptions& options, const Clock* clock);
-  absl::StatusOr<std::vector<cache::TierEntry>> OpenTier(
-      const ModelOptions& options, const Fingerprint& fingerprint,
-      const Clock* clock, const Logger& logger);
+  // What a start-up scan found.
+  struct Found {
+    std::vector<cache::TierEntry> entries;
+    std::vector<cache::SessionEntry> sessions;
+  };
+  absl::StatusOr<Found> OpenTier(const ModelOptions& options,
+                                 const Fingerprint& fingerprint,
+                                 const Clock* clock, const Logger& logger);
   // One line about the codecs, and a warning where they are not everywhere.
   void DescribeKv(const ModelOptions& options, const Logger& logger) const;
   absl::StatusOr<Fingerprint> Identify(const ModelOptions& options,
                                        const Clock* clock,
                                        const Logger& logger);
   absl::Status StartEngine(const ModelOptions& options,
-                           const Fingerprint& fingerprint,
-                           std::vector<cache::TierEntry> entries,
+                           const Fingerprint& fingerprint, Found found,
                            const Clock* clock, const Logger& logger);
 
   // Each outlives those below it.

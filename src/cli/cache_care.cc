@@ -7,8 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/units.h"
+#include "cache/session_record.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "engine/engine.h"
 #include "store/maintenance.h"
 #include "store/posix_env.h"
 
@@ -62,12 +64,14 @@ absl::StatusOr<store::Removed> CollectGarbage(store::Env& env,
 
 absl::StatusOr<store::Removed> Remove(store::Env& env,
                                       const CacheRmOptions& options) {
-  if (options.all == !options.older_than.empty()) {
+  if (int{options.all} + int{!options.older_than.empty()} +
+          int{!options.session.empty()} !=
+      1) {
     return absl::InvalidArgumentError(
-        "cache rm: say what to remove, --all or --older-than");
+        "cache rm: say what to remove, --all, --older-than or --session");
   }
   std::chrono::milliseconds age{0};
-  if (!options.all) {
+  if (!options.older_than.empty()) {
     const absl::StatusOr<std::chrono::milliseconds> parsed =
         ParseDuration(options.older_than);
     if (!parsed.ok()) {
@@ -80,6 +84,10 @@ absl::StatusOr<store::Removed> Remove(store::Env& env,
                       store::DirectoryCleaner::Open(&env, options.cache_dir));
   if (options.all) {
     return cleaner.RemoveAll();
+  }
+  if (!options.session.empty()) {
+    return cleaner.RemoveSession(cache::SessionIdOf(
+        options.session.substr(0, engine::kMaxSessionBytes)));
   }
   return cleaner.RemoveUnusedSince(SystemClock().WallNow() - age);
 }
@@ -108,9 +116,10 @@ int CacheVerify(CacheVerifyOptions options) {
   if (!report.ok()) {
     return Fail(report.status());
   }
-  std::printf("%s: read %llu blocks, %s; %llu damaged\n",
+  std::printf("%s: read %llu blocks and %llu sessions, %s; %llu damaged\n",
               options.cache_dir.c_str(),
               static_cast<unsigned long long>(report->files),
+              static_cast<unsigned long long>(report->sessions),
               FormatBytes(report->bytes).c_str(),
               static_cast<unsigned long long>(report->damaged));
   if (report->other_version > 0) {

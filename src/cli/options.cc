@@ -256,6 +256,9 @@ void CacheRmOptions::Register(CLI::App& app) {
   app.add_flag("--all", all, "Remove everything");
   app.add_option("--older-than", older_than,
                  "Remove what was not used for so long: 12h, 30d");
+  app.add_option("--session", session,
+                 "Remove what only this session came to, by the id that its "
+                 "requests bring; what others share with it stays");
 }
 
 void DoctorOptions::Register(CLI::App& app) { AddCacheDir(app, cache_dir); }

@@ -110,6 +110,7 @@ struct CacheRmOptions {
   std::string cache_dir;
   bool all = false;
   std::string older_than;
+  std::string session;
 
   void Register(CLI::App& app);
 };

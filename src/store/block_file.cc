@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
+#include "store/file_fields.h"
 #include "xxhash.h"
 
 namespace everwarm::store {
@@ -47,43 +48,11 @@ constexpr size_t kHeaderChecksumAt = kHeaderBytes - 8;
 static_assert(kPlanesAt + kMaxPlanes * kPlaneBytes <= kTokensAt);
 static_assert(kTokensAt + kMaxBlockTokens * kTokenBytes <= kHeaderChecksumAt);
 
-template <typename T>
-void Put(std::byte* page, size_t at, T value) {
-  for (size_t i = 0; i < sizeof(T); ++i) {
-    page[at + i] =
-        static_cast<std::byte>(static_cast<uint64_t>(value) >> (8 * i));
-  }
-}
-
-template <typename T>
-T Get(const std::byte* page, size_t at) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) {
-    value |= static_cast<uint64_t>(page[at + i]) << (8 * i);
-  }
-  return static_cast<T>(value);
-}
-
-void PutDigest(std::byte* page, size_t at, const Digest& digest) {
-  std::memcpy(page + at, digest.data(), digest.size());
-}
-
-Digest GetDigest(const std::byte* page, size_t at) {
-  Digest digest;
-  std::memcpy(digest.data(), page + at, digest.size());
-  return digest;
-}
-
 // XXH3-64 of the page as if its last eight bytes were zero.
 uint64_t ChecksumHeader(const std::byte* page) {
   std::array<std::byte, kHeaderBytes> copy{};
   std::memcpy(copy.data(), page, kHeaderChecksumAt);
   return XXH3_64bits(copy.data(), copy.size());
-}
-
-bool AllZero(const std::byte* page, size_t begin, size_t end) {
-  return std::all_of(page + begin, page + end,
-                     [](std::byte b) { return b == std::byte{0}; });
 }
 
 absl::Status ValidateGeometry(const BlockGeometry& geometry) {

@@ -1,9 +1,31 @@
 #include "store/block_index.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "store/session_file.h"
+
 namespace everwarm::store {
+
+namespace {
+
+// A record is written a little before the last blocks that it names, and must
+// outlast them: without it they would be nobody's.
+constexpr std::chrono::minutes kRecordGrace{10};
+
+bool IsOwnBlock(const FileId& id) {
+  return id.dir == kOwnDir && !IsSession(id.key);
+}
+
+}  // namespace
+
+BlockIndex::LeafOrder BlockIndex::OrderOf(const IndexEntry& entry) {
+  const Clock::Wall goes_as = IsSession(entry.id.key)
+                                  ? entry.last_used + kRecordGrace
+                                  : entry.last_used;
+  return {goes_as, entry.generation, entry.id};
+}
 
 uint64_t BlockIndex::Add(IndexEntry entry) {
   // One name, one file: the new one has taken the old one's place.
@@ -30,7 +52,7 @@ uint64_t BlockIndex::Add(IndexEntry entry) {
     }
   }
   entry_bytes_ += entry.bytes;
-  own_entries_ += entry.id.dir == kOwnDir ? 1 : 0;
+  own_blocks_ += IsOwnBlock(entry.id) ? 1 : 0;
   const uint64_t generation = entry.generation;
   const FileId id = entry.id;
   entries_.insert_or_assign(id, std::move(entry));
@@ -47,7 +69,7 @@ bool BlockIndex::Remove(const FileId& id) {
   entries_.erase(found);
   entry_bytes_ -= entry.bytes;
   limbo_bytes_ += entry.bytes;
-  own_entries_ -= id.dir == kOwnDir ? 1 : 0;
+  own_blocks_ -= IsOwnBlock(id) ? 1 : 0;
 
   if (!entry.is_state) {
     const NodeKey node_key{id.dir, id.key.node};

@@ -5,7 +5,8 @@
 // aside first, then the block that was used longest ago among those that no
 // other block continues: leaves before their ancestors, whoever wrote them. A
 // state is always a leaf: its place in the tree is that of its span, but
-// nothing is built on it.
+// nothing is built on it. A session's record (session_file.h) goes a while
+// after what it names.
 //
 // Threads:  none of its own; the owner's mutex guards it.
 // Not here: files. The owner removes them and says so.
@@ -109,7 +110,8 @@ class BlockIndex {
            fixed_bytes_ + directory_bytes_;
   }
   uint64_t evictable_bytes() const { return entry_bytes_ + loose_bytes_; }
-  size_t own_entries() const { return own_entries_; }
+  // Blocks of our fingerprint.
+  size_t own_blocks() const { return own_blocks_; }
 
  private:
   using NodeKey = std::pair<DirIndex, NodeId>;
@@ -131,9 +133,7 @@ class BlockIndex {
       return generation < other.generation;
     }
   };
-  static LeafOrder OrderOf(const IndexEntry& entry) {
-    return {entry.last_used, entry.generation, entry.id};
-  }
+  static LeafOrder OrderOf(const IndexEntry& entry);
   // Adds or removes the entries of a node from leaves_.
   void SetLeaf(const NodeKey& node, bool leaf);
   void DropNodeIfUnused(const NodeKey& node);
@@ -144,7 +144,7 @@ class BlockIndex {
   absl::flat_hash_map<std::string, LooseFile> loose_;
   uint64_t next_generation_ = 1;
   Clock::Wall newest_use_;
-  size_t own_entries_ = 0;
+  size_t own_blocks_ = 0;
   uint64_t entry_bytes_ = 0;
   uint64_t loose_bytes_ = 0;
   uint64_t limbo_bytes_ = 0;

@@ -123,7 +123,7 @@ TEST(BlockIndexTest, AReplacedFileCountsOnce) {
   const uint64_t second = index.Add(Entry(1, 0, 2, 30));
   EXPECT_NE(first, second);
   EXPECT_EQ(index.bytes(), 30u);
-  EXPECT_EQ(index.own_entries(), 1u);
+  EXPECT_EQ(index.own_blocks(), 1u);
   index.AddLoose({"a", 10, At(1)});
   index.AddLoose({"a", 20, At(2)});
   EXPECT_EQ(index.bytes(), 50u);
@@ -133,7 +133,7 @@ TEST(BlockIndexTest, TheSameNodeInAnotherDirectoryIsAnotherFile) {
   BlockIndex index;
   index.Add(Entry(1, 0, 1));
   index.Add(Entry(2, 1, 2, 10, 0, 1));
-  EXPECT_EQ(index.own_entries(), 1u);
+  EXPECT_EQ(index.own_blocks(), 1u);
   EXPECT_EQ(index.OldestLeaf({})->id, Id(1));
   EXPECT_EQ(index.EntriesOf(1).size(), 1u);
 }
@@ -184,7 +184,7 @@ TEST(BlockIndexTest, RandomOperationsAgreeWithASimpleModel) {
       }
     }
     ASSERT_EQ(index.bytes(), bytes);
-    ASSERT_EQ(index.own_entries(), model.size());
+    ASSERT_EQ(index.own_blocks(), model.size());
     const auto leaf = index.OldestLeaf({});
     ASSERT_EQ(leaf.has_value(), victim != nullptr);
     if (victim != nullptr) {

@@ -19,7 +19,9 @@ absl::StatusOr<OpenedStore> BlockStore::Open(StoreOptions options,
   auto state =
       std::make_shared<StoreState>(std::move(options), std::move(parts));
   OpenedStore opened;
-  EW_ASSIGN_OR_RETURN(opened.entries, OpenDirectory(*state));
+  EW_ASSIGN_OR_RETURN(FoundInDirectory found, OpenDirectory(*state));
+  opened.entries = std::move(found.entries);
+  opened.sessions = std::move(found.sessions);
   opened.store.reset(new BlockStore(std::move(state)));
   return opened;
 }
@@ -56,6 +58,11 @@ absl::Status BlockStore::Store(cache::StoreRequest request) {
 
 void BlockStore::Load(cache::LoadRequest request) {
   reader_->Enqueue(std::move(request));
+}
+
+void BlockStore::Keep(cache::SessionRecord record,
+                      std::vector<cache::RecordId> replaces) {
+  writer_->QueueSession(std::move(record), std::move(replaces));
 }
 
 void BlockStore::Remove(const BlockKey& key) {
@@ -132,7 +139,7 @@ cache::TierStats BlockStore::stats() const {
   {
     MutexLock lock(state_->mutex);
     stats = state_->counters;
-    stats.entries = state_->index.own_entries();
+    stats.entries = state_->index.own_blocks();
     stats.bytes = state_->index.bytes();
   }
   stats.enabled = true;

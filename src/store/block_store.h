@@ -5,7 +5,8 @@
 // power loss; a block that was announced as loaded is, bit for bit and token
 // for token, what was asked for.
 //
-// Threads:  as cache::Tier. Files are touched on the executors alone, except in
+// Threads:  as cache::Tier and cache::SessionKeeper. Files are touched on the
+// executors alone, except in
 //           Open().
 // Owns:     the directory, by a lock, and a share of each block until its file
 // is
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cache/session_record.h"
 #include "cache/tier.h"
 #include "store/store_options.h"
 
@@ -35,7 +37,7 @@ class Scrubber;
 struct OpenedStore;
 struct StoreState;
 
-class BlockStore final : public cache::Tier {
+class BlockStore final : public cache::Tier, public cache::SessionKeeper {
  public:
   // Locks and scans the directory, tidies what dead processes left, sets
   // damaged files aside, and keeps the cap. Needs no task of an executor.
@@ -53,6 +55,8 @@ class BlockStore final : public cache::Tier {
   std::vector<cache::TierEvent> TakeEvents() override;
   void SetWakeUp(std::function<void()> wake_up) override;
   cache::TierStats stats() const override;
+  void Keep(cache::SessionRecord record,
+            std::vector<cache::RecordId> replaces) override;
 
   // Any thread. What is done at its own pace, beside all else: to be called
   // about twice a second.
@@ -71,6 +75,8 @@ struct OpenedStore {
   std::unique_ptr<BlockStore> store;
   // Of our fingerprint, parents before children.
   std::vector<cache::TierEntry> entries;
+  // Of our fingerprint, those of which some block is there.
+  std::vector<cache::SessionEntry> sessions;
 };
 
 }  // namespace everwarm::store

@@ -13,17 +13,10 @@
 #include "store/durable_dir.h"
 
 namespace everwarm::store {
-namespace {
-
-// Beyond a file's own bytes: what the file system may add to it and to the
-// directory (an extent block, a directory block).
-constexpr uint64_t kMetadataBytes = 8192;
-
-}  // namespace
-
 BlockWriter::BlockWriter(std::shared_ptr<StoreState> state)
     : state_(std::move(state)),
       budget_(state_.get()),
+      sessions_(state_, &budget_),
       header_page_(kHeaderBytes),
       not_stored_("blocks were not stored", state_->parts.clock,
                   state_->parts.logger) {}
@@ -120,6 +113,19 @@ void BlockWriter::QueueTouch(const FileId& id, Clock::Wall time) {
   }
 }
 
+void BlockWriter::QueueSession(cache::SessionRecord record,
+                               std::vector<cache::RecordId> replaces) {
+  bool schedule = false;
+  {
+    MutexLock lock(state_->mutex);
+    sessions_.Add(std::move(record), std::move(replaces));
+    ScheduleLocked(schedule);
+  }
+  if (schedule) {
+    Schedule();
+  }
+}
+
 bool BlockWriter::GiveUp(const FileId& id, uint64_t generation,
                          const absl::Status& why) {
   const bool damaged = IsDamage(why);
@@ -154,6 +160,7 @@ void BlockWriter::Clear() {
   dropped.swap(queue_);
   removals_.clear();
   touches_.clear();
+  sessions_.Clear();
   queued_bytes_ = 0;
 }
 
@@ -188,6 +195,7 @@ void BlockWriter::Run() {
   Work work = TakeWork();
   Remove(work.removals);
   SetTimes(work.touches);
+  sessions_.Write(std::move(work.sessions), work.keep);
   if (!work.finished.empty()) {
     work.finished.clear();
     state_->WakeUp();
@@ -197,7 +205,8 @@ void BlockWriter::Run() {
   {
     MutexLock lock(state_->mutex);
     scheduled_ = false;
-    if (!queue_.empty() || !removals_.empty() || !touches_.empty()) {
+    if (!queue_.empty() || !removals_.empty() || !touches_.empty() ||
+        !sessions_.empty()) {
       ScheduleLocked(again);
     }
   }
@@ -211,6 +220,7 @@ BlockWriter::Work BlockWriter::TakeWork() {
   MutexLock lock(state_->mutex);
   work.removals.swap(removals_);
   work.touches.swap(touches_);
+  work.sessions = sessions_.Take();
   TakeBatch(work);
   return work;
 }
@@ -375,24 +385,18 @@ absl::Status BlockWriter::WriteFile(Item& item,
   Env& env = *state_->parts.env;
   const std::string path =
       absl::StrCat(state_->own_dir, "/", TempName(absl::StrCat(next_temp_++)));
-  absl::StatusOr<std::unique_ptr<File>> file =
-      env.Create(path, {.direct = true});
-  if (absl::IsNotFound(file.status())) {
-    // Somebody removed the directory under us.
-    EW_RETURN_IF_ERROR(
-        MakeDurableDir(env, state_->own_dir, state_->parts.logger));
-    file = env.Create(path, {.direct = true});
-  }
-  EW_RETURN_IF_ERROR(file.status());
+  EW_ASSIGN_OR_RETURN(
+      std::unique_ptr<File> file,
+      CreateInDir(env, state_->own_dir, path, state_->parts.logger));
   item.temp_path = path;
-  const absl::Status status = (*file)->WriteAt(0, bytes);
+  const absl::Status status = file->WriteAt(0, bytes);
   if (!status.ok()) {
-    file->reset();
+    file.reset();
     Undo(item);
     item.temp_path.clear();
     return status;
   }
-  item.file = *std::move(file);
+  item.file = std::move(file);
   return absl::OkStatus();
 }
 

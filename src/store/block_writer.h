@@ -18,6 +18,7 @@
 #include "cache/tier.h"
 #include "store/aligned_buffer.h"
 #include "store/disk_budget.h"
+#include "store/session_writer.h"
 #include "store/store_state.h"
 
 namespace everwarm::store {
@@ -36,6 +37,10 @@ class BlockWriter : public std::enable_shared_from_this<BlockWriter> {
   // for a plain removal; else the file is set aside.
   void QueueRemoval(const FileId& id, uint64_t bytes, absl::Status why);
   void QueueTouch(const FileId& id, Clock::Wall time);
+  // Any thread. As SessionKeeper::Keep(). Written before the blocks that are
+  // queued then, so that no block of a session is without its record.
+  void QueueSession(cache::SessionRecord record,
+                    std::vector<cache::RecordId> replaces);
   // Any thread. What was read of this entry's file cannot be used: the entry
   // leaves the index, and a damaged file is set aside. False, and nothing, when
   // it is another entry by now.
@@ -77,6 +82,7 @@ class BlockWriter : public std::enable_shared_from_this<BlockWriter> {
   struct Work {
     std::vector<Removal> removals;
     std::vector<Touch> touches;
+    std::vector<SessionWriter::Pending> sessions;
     std::vector<Item> items;
     // Nothing to do for these but to let go of their blocks.
     std::vector<std::shared_ptr<PendingStore>> finished;
@@ -122,6 +128,8 @@ class BlockWriter : public std::enable_shared_from_this<BlockWriter> {
 
   // Writer task only.
   DiskBudget budget_;
+  // Its queue is guarded by state_->mutex.
+  SessionWriter sessions_;
   AlignedBuffer header_page_;
   // A tail is packed into this.
   AlignedBuffer bounce_;

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "base/units.h"
 #include "store/header_reader.h"
+#include "store/session_file.h"
 
 namespace everwarm::store {
 
@@ -105,6 +106,9 @@ std::optional<DiskBudget::Victim> DiskBudget::TakeVictim(
       } else {
         victim = Victim{state_.PathOf(leaf->id), leaf->bytes};
         index.Remove(leaf->id);
+        if (IsSession(leaf->id.key)) {
+          return victim;
+        }
         ++state_.counters.evicted;
         if (dir == kOwnDir) {
           state_.AddEvents({cache::DroppedEvent{leaf->id.key}});
@@ -129,6 +133,8 @@ void DiskBudget::ReadForeignHeaders(DirIndex dir) {
   }
   std::vector<std::string> paths;
   paths.reserve(entries.size());
+  std::erase_if(
+      entries, [](const IndexEntry& entry) { return IsSession(entry.id.key); });
   for (const IndexEntry& entry : entries) {
     paths.push_back(state_.PathOf(entry.id));
   }

@@ -14,6 +14,10 @@
 
 namespace everwarm::store {
 
+// Beyond a file's own bytes: what the file system may add to it and to the
+// directory (an extent block, a directory block).
+inline constexpr uint64_t kMetadataBytes = 8192;
+
 // Threads: the writer task, or Open().
 class DiskBudget {
  public:

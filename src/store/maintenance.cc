@@ -13,6 +13,8 @@
 #include "store/directory_layout.h"
 #include "store/header_reader.h"
 #include "store/inspect.h"
+#include "store/session_file.h"
+#include "store/session_removal.h"
 
 namespace everwarm::store {
 namespace {
@@ -34,25 +36,23 @@ absl::StatusOr<std::vector<std::string>> ListModels(Env& env,
   return names;
 }
 
-// Block files of a directory, in order.
-std::vector<std::string> ListBlockPaths(Env& env, const std::string& dir) {
-  std::vector<std::string> paths;
-  for (const std::string& name :
-       env.List(dir).value_or(std::vector<std::string>())) {
-    if (ParseBlockFileName(name).has_value()) {
-      paths.push_back(Join(dir, name));
-    }
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
+bool IsSessionPath(const std::string& path) {
+  return ParseSessionFileName(path.substr(path.rfind('/') + 1)).has_value();
 }
 
 absl::Status VerifyOne(Env& env, const std::string& path,
                        const Digest& fingerprint) {
-  EW_ASSIGN_OR_RETURN(const BlockHeader header, VerifyBlockFile(env, path));
-  if (header.fingerprint.digest != fingerprint) {
+  Fingerprint found;
+  if (IsSessionPath(path)) {
+    EW_ASSIGN_OR_RETURN(const SessionFile file, ReadSessionFile(env, path));
+    found = file.fingerprint;
+  } else {
+    EW_ASSIGN_OR_RETURN(const BlockHeader header, VerifyBlockFile(env, path));
+    found = header.fingerprint;
+  }
+  if (found.digest != fingerprint) {
     return absl::DataLossError(
-        absl::StrCat("a block of another model: ", header.fingerprint.hex()));
+        absl::StrCat("belongs to another model: ", found.hex()));
   }
   return absl::OkStatus();
 }
@@ -125,8 +125,12 @@ absl::StatusOr<VerifyReport> VerifyDirectory(
                       ListModels(env, dir));
   std::vector<std::pair<std::string, Digest>> files;
   for (const std::string& model : models) {
-    for (std::string& path : ListBlockPaths(env, Join(dir, model))) {
-      files.emplace_back(std::move(path), *DigestFromHex(model));
+    for (std::vector<std::string> paths :
+         {ListBlockPaths(env, Join(dir, model)),
+          ListSessionPaths(env, Join(dir, model))}) {
+      for (std::string& path : paths) {
+        files.emplace_back(std::move(path), *DigestFromHex(model));
+      }
     }
   }
   VerifyReport report;
@@ -138,7 +142,7 @@ absl::StatusOr<VerifyReport> VerifyDirectory(
     if (absl::IsNotFound(status)) {
       continue;
     }
-    ++report.files;
+    ++(IsSessionPath(path) ? report.sessions : report.files);
     report.bytes += info.ok() ? info->size : 0;
     if (absl::IsUnimplemented(status)) {
       ++report.other_version;
@@ -250,7 +254,40 @@ Removed DirectoryCleaner::RemoveUnusedSince(Clock::Wall limit) {
     for (const std::string& path : uses.UnusedSince(limit)) {
       RemoveFile(path, removed);
     }
+    for (const std::string& path : ListSessionPaths(*env_, dir)) {
+      if (const auto info = env_->Stat(path);
+          info.ok() && info->modified < limit) {
+        RemoveFile(path, removed);
+      }
+    }
     removed.failure.Update(env_->SyncDir(dir));
+  }
+  return removed;
+}
+
+absl::StatusOr<Removed> DirectoryCleaner::RemoveSession(
+    const cache::SessionId& session) {
+  Removed removed = RemoveLeftovers();
+  bool known = false;
+  for (const std::string& dir : ModelDirs()) {
+    const SessionFiles files = FilesOfSession(*env_, dir, session);
+    known = known || !files.records.empty();
+    // In this order, also after a loss of power: blocks without their record
+    // would be nobody's.
+    for (const std::vector<std::string>* paths :
+         {&files.blocks, &files.records}) {
+      for (const std::string& path : *paths) {
+        RemoveFile(path, removed);
+      }
+      removed.failure.Update(env_->SyncDir(dir));
+      if (removed.failed > 0) {
+        break;
+      }
+    }
+  }
+  if (!known) {
+    return absl::NotFoundError(
+        absl::StrCat("no session of that name is in ", dir_));
   }
   return removed;
 }

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "cache/session_record.h"
 #include "store/env.h"
 
 namespace everwarm::store {
@@ -23,6 +24,8 @@ namespace everwarm::store {
 struct VerifyReport {
   // Blocks that were read.
   uint64_t files = 0;
+  // And records of sessions.
+  uint64_t sessions = 0;
   uint64_t bytes = 0;
   // Of these: not what their name says, or not readable.
   uint64_t damaged = 0;
@@ -30,11 +33,10 @@ struct VerifyReport {
   uint64_t other_version = 0;
 };
 
-// Reads every block of the directory and checks all that can be checked.
-// Changes nothing, and may run beside a server; what that removes meanwhile is
-// left out. Calls damage(path, why) for each damaged file, and progress(files
-// done, of all).
-// Errors: kNotFound, there is no such directory.
+// Reads every block and session of the directory and checks all that can be
+// checked. Changes nothing, and may run beside a server; what that removes
+// meanwhile is left out. Calls damage(path, why) for each damaged file, and
+// progress(files done, of all). Errors: kNotFound, there is no such directory.
 absl::StatusOr<VerifyReport> VerifyDirectory(
     Env& env, const std::string& dir,
     absl::FunctionRef<void(const std::string&, const absl::Status&)> damage,
@@ -61,10 +63,16 @@ class DirectoryCleaner {
   Removed RemoveLeftovers();
   // All blocks but those of these fingerprints.
   Removed RemoveOtherModels(const std::vector<Fingerprint>& keep);
-  // Blocks that neither they nor anything that continues them was used since.
+  // Blocks that neither they nor anything that continues them was used since,
+  // and sessions that were not.
   Removed RemoveUnusedSince(Clock::Wall limit);
-  // Everything: blocks, leftovers, and what is known of weights files. Files
-  // that are not a cache's stay.
+  // Of one session: what only it came to, and the records that say so. What
+  // other sessions came to stays, and what a longer conversation begins with.
+  // Leftovers go as well: nobody knows whose they are.
+  // Errors: kNotFound, no record names it.
+  absl::StatusOr<Removed> RemoveSession(const cache::SessionId& session);
+  // Everything: blocks, sessions, leftovers, and what is known of weights
+  // files. Files that are not a cache's stay.
   Removed RemoveAll();
 
  private:

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/units.h"
@@ -12,6 +13,7 @@
 #include "store/disk_budget.h"
 #include "store/durable_dir.h"
 #include "store/header_reader.h"
+#include "store/session_file.h"
 
 namespace everwarm::store {
 namespace {
@@ -28,14 +30,16 @@ class Scan {
 
   absl::Status LockDirectory();
   absl::Status Run();
-  std::vector<cache::TierEntry> TakeEntries();
+  FoundInDirectory TakeFound();
 
  private:
   void ScanTop(const std::string& name);
   void ScanDamaged();
   // Files whose names are entries' names; what else lies there is dealt with.
-  std::vector<BlockKey> ListBlocks(const std::string& dir);
+  std::vector<BlockKey> ListEntries(const std::string& dir);
   absl::Status ScanOwn();
+  void ScanOwnSession(const BlockKey& key,
+                      const absl::flat_hash_set<NodeId>& nodes);
   void AddOwn(const BlockKey& key, const FileInfo& info,
               const absl::StatusOr<BlockHeader>& header);
   void ScanForeign(const std::string& dir);
@@ -64,7 +68,7 @@ class Scan {
   DiskBudget budget_;
   size_t foreign_files_ = 0;
   std::vector<Unusable> unusable_;
-  std::vector<cache::TierEntry> entries_;
+  FoundInDirectory found_;
 };
 
 absl::Status Scan::LockDirectory() {
@@ -143,7 +147,7 @@ void Scan::ScanDamaged() {
   }
 }
 
-std::vector<BlockKey> Scan::ListBlocks(const std::string& dir) {
+std::vector<BlockKey> Scan::ListEntries(const std::string& dir) {
   std::vector<BlockKey> keys;
   const auto names = env_.List(dir);
   if (!names.ok()) {
@@ -154,6 +158,8 @@ std::vector<BlockKey> Scan::ListBlocks(const std::string& dir) {
     const std::string path = absl::StrCat(dir, "/", name);
     if (const std::optional<BlockKey> key = ParseBlockFileName(name)) {
       keys.push_back(*key);
+    } else if (const auto id = ParseSessionFileName(name)) {
+      keys.push_back(SessionKey(*id));
     } else if (IsTempName(name)) {
       RemoveTemp(path);
     } else if (const auto info = env_.Stat(path); info.ok()) {
@@ -167,7 +173,12 @@ absl::Status Scan::ScanOwn() {
   if (const auto info = env_.Stat(state_.own_dir); !info.ok()) {
     return info.status();
   }
-  const std::vector<BlockKey> keys = ListBlocks(state_.own_dir);
+  std::vector<BlockKey> keys = ListEntries(state_.own_dir);
+  const auto sessions =
+      std::partition(keys.begin(), keys.end(),
+                     [](const BlockKey& key) { return !IsSession(key); });
+  const std::vector<BlockKey> session_keys(sessions, keys.end());
+  keys.erase(sessions, keys.end());
   std::vector<std::string> paths;
   paths.reserve(keys.size());
   for (const BlockKey& key : keys) {
@@ -185,7 +196,46 @@ absl::Status Scan::ScanOwn() {
                   AddOwn(keys[i], info, header);
                 }
               });
+  absl::flat_hash_set<NodeId> nodes;
+  for (const cache::TierEntry& entry : found_.entries) {
+    nodes.insert(entry.identity.key.node);
+  }
+  for (const BlockKey& key : session_keys) {
+    ScanOwnSession(key, nodes);
+  }
   return absl::OkStatus();
+}
+
+void Scan::ScanOwnSession(const BlockKey& key,
+                          const absl::flat_hash_set<NodeId>& nodes) {
+  const FileId id{kOwnDir, key};
+  const std::string path = state_.PathOf(id);
+  absl::StatusOr<SessionFile> file = ReadSessionFile(env_, path);
+  if (file.ok() && file->fingerprint != state_.options.fingerprint) {
+    file = absl::DataLossError("another fingerprint");
+  }
+  const absl::StatusOr<FileInfo> info = env_.Stat(path);
+  if (!file.ok() || !info.ok()) {
+    GiveUp(path, info.value_or(FileInfo()), file.status());
+    return;
+  }
+  const std::vector<NodeId>& names = file->record.path;
+  if (std::none_of(names.begin(), names.end(),
+                   [&](const NodeId& node) { return nodes.contains(node); })) {
+    if (const absl::Status status = env_.Unlink(path); !status.ok()) {
+      GiveUp(path, *info, absl::UnavailableError(status.message()));
+    }
+    return;
+  }
+  const Clock::Wall used = Sane(info->modified);
+  {
+    MutexLock lock(state_.mutex);
+    state_.index.Add({.id = id,
+                      .last_used = used,
+                      .file_time = info->modified,
+                      .bytes = info->allocated});
+  }
+  found_.sessions.push_back({std::move(file->record), used});
 }
 
 absl::Status Scan::CheckOwn(const BlockHeader& header) const {
@@ -210,7 +260,7 @@ void Scan::AddOwn(const BlockKey& key, const FileInfo& info,
                       .file_time = info.modified,
                       .bytes = info.allocated});
   }
-  entries_.push_back({header->identity, used, info.allocated});
+  found_.entries.push_back({header->identity, used, info.allocated});
 }
 
 void Scan::GiveUp(const std::string& path, const FileInfo& info,
@@ -249,7 +299,7 @@ void Scan::SetAsideUnusable() {
 void Scan::ScanForeign(const std::string& dir) {
   state_.foreign.push_back({dir, false});
   const auto index = static_cast<DirIndex>(state_.foreign.size());
-  for (const BlockKey& key : ListBlocks(dir)) {
+  for (const BlockKey& key : ListEntries(dir)) {
     const FileId id{index, key};
     const auto info = env_.Stat(state_.PathOf(id));
     if (!info.ok()) {
@@ -285,25 +335,31 @@ void Scan::AddFixed(uint64_t bytes) {
   state_.index.AddFixed(bytes);
 }
 
-std::vector<cache::TierEntry> Scan::TakeEntries() {
-  std::vector<cache::TierEntry> kept;
-  kept.reserve(entries_.size());
+FoundInDirectory Scan::TakeFound() {
+  FoundInDirectory kept;
+  kept.entries.reserve(found_.entries.size());
   {
     MutexLock lock(state_.mutex);
     // Keeping the cap may have taken some; nobody knew them yet.
     state_.events.clear();
-    for (cache::TierEntry& entry : entries_) {
+    for (cache::TierEntry& entry : found_.entries) {
       if (state_.index.Find({kOwnDir, entry.identity.key}) != nullptr) {
-        kept.push_back(std::move(entry));
+        kept.entries.push_back(std::move(entry));
+      }
+    }
+    for (cache::SessionEntry& entry : found_.sessions) {
+      if (state_.index.Find({kOwnDir, SessionKey(entry.record.id())}) !=
+          nullptr) {
+        kept.sessions.push_back(std::move(entry));
       }
     }
     state_.parts.logger->info(
         "{}: {} blocks, {} files of other models or settings, {} of {} used",
-        state_.options.dir, kept.size(), foreign_files_,
+        state_.options.dir, kept.entries.size(), foreign_files_,
         FormatBytes(state_.index.bytes()),
         FormatBytes(state_.options.max_bytes));
   }
-  std::stable_sort(kept.begin(), kept.end(),
+  std::stable_sort(kept.entries.begin(), kept.entries.end(),
                    [](const cache::TierEntry& a, const cache::TierEntry& b) {
                      return a.identity.start < b.identity.start;
                    });
@@ -312,11 +368,11 @@ std::vector<cache::TierEntry> Scan::TakeEntries() {
 
 }  // namespace
 
-absl::StatusOr<std::vector<cache::TierEntry>> OpenDirectory(StoreState& state) {
+absl::StatusOr<FoundInDirectory> OpenDirectory(StoreState& state) {
   Scan scan(state);
   EW_RETURN_IF_ERROR(scan.LockDirectory());
   EW_RETURN_IF_ERROR(scan.Run());
-  return scan.TakeEntries();
+  return scan.TakeFound();
 }
 
 }  // namespace everwarm::store

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "store/directory_layout.h"
+#include "store/session_file.h"
 
 namespace everwarm::store {
 
@@ -45,7 +46,9 @@ StoreState::StoreState(StoreOptions store_options, StoreParts store_parts)
 std::string StoreState::PathOf(const FileId& id) const {
   const std::string& dir =
       id.dir == kOwnDir ? own_dir : foreign[id.dir - 1].path;
-  return absl::StrCat(dir, "/", BlockFileName(id.key));
+  return absl::StrCat(dir, "/",
+                      IsSession(id.key) ? SessionFileName(id.key.node.digest)
+                                        : BlockFileName(id.key));
 }
 
 void StoreState::AddEvents(std::vector<cache::TierEvent> new_events) {

@@ -20,6 +20,8 @@ WORDS = ("zebra", "otter", "heron", "lynx", "tapir", "newt", "ibis", "mole")
 class Conversation:
     """A prompt, and the one reply it can get."""
     messages: list
+    # Of which it is; empty: of none.
+    session: str = ""
     text: str = ""
     # Before a flush that said 200, in some life of the server.
     acknowledged: bool = False
@@ -31,11 +33,12 @@ def conversations(count, seed):
     result = []
     for i in range(count):
         first = everwarm.question(dice.choice((60, 120, 250, 500)), f"{WORDS[i % len(WORDS)]} {i // 2}")
-        result.append(first)
+        session = f"agent {i % 5}" if i % 3 else ""
+        result.append(Conversation(first, session))
         if i % 2:
-            result.append(first + [{"role": "assistant", "content": "It is in the first line."},
-                                   {"role": "user", "content": "Which shelf comes in line 3?"}])
-    return [Conversation(messages) for messages in result]
+            result.append(Conversation(first + [{"role": "assistant", "content": "It is in the first line."},
+                                                {"role": "user", "content": "Which shelf comes in line 3?"}], session))
+    return result
 
 
 class Torture:
@@ -122,7 +125,7 @@ class Torture:
     def ask(self, server, conversation):
         """None when the server went away meanwhile."""
         try:
-            answer = server.chat(conversation.messages, self.max_tokens)
+            answer = server.chat(conversation.messages, self.max_tokens, session_id=conversation.session)
         except (OSError, http.client.HTTPException):
             return None
         if answer.status != 200:

@@ -13,9 +13,9 @@ using Unsynced = SimDisk::Unsynced;
 // Several conversations with a common beginning, all durable.
 void StoreSome(World& world) {
   world.Open();
-  world.Generate(Range(0, 40));
+  world.Generate(Range(0, 40), "", "agent");
   world.Generate(Range(0, 32) + Range(500, 20));
-  world.Generate(Range(900, 50), "other");
+  world.Generate(Range(900, 50), "other", "agent");
   if (!world.Flush()) {
     world.Problem("nothing is wrong and a flush fails");
   }
@@ -28,10 +28,10 @@ void StoreSomeAndClose(World& world) {
 
 // Longer tails, a fork, something new.
 void PublishMore(World& world) {
-  world.Generate(Range(0, 70));
+  world.Generate(Range(0, 70), "", "agent");
   world.Generate(Range(0, 45) + Range(700, 9));
   world.Generate(Range(900, 70), "other");
-  world.Generate(Range(2000, 33));
+  world.Generate(Range(2000, 33), "", "another agent");
   world.Flush();
 }
 
@@ -57,7 +57,7 @@ void StartAndPublish(World& world) {
 void FillTheDisk(World& world) {
   world.Open();
   for (TokenId first = 0; first < 5000; first += 1000) {
-    world.Generate(Range(first, 40));
+    world.Generate(Range(first, 40), "", first == 2000 ? "agent" : "");
     world.clock().Advance(std::chrono::seconds(1));
   }
   world.Flush();

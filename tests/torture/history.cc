@@ -142,6 +142,9 @@ class History {
     if (Below(2) == 0) {
       world_.cache().DemoteAll();
     }
+    if (Below(4) == 0) {
+      world_.cache().CloseSession(absl::StrCat("session ", Below(4)));
+    }
   }
   void Damage() {
     if (damages_) {
@@ -169,7 +172,9 @@ class History {
           cache::First(base.tokens, Below(3) > 0 ? size : Below(size + 1));
     }
     live.prompt = std::move(live.prompt) + RandomTokens(1 + Below(40));
-    live.sequence = world_.Take(live.prompt, live.name_space);
+    live.sequence = world_.Take(
+        live.prompt, live.name_space,
+        Below(3) == 0 ? absl::StrCat("session ", Below(4)) : std::string());
     live_.push_back(std::move(live));
     CheckOne(live_.back());
     if (live_.size() > 6) {

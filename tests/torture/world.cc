@@ -83,6 +83,7 @@ void World::Open() {
   }
   if (!disk_.crashed()) {
     CheckEntries(opened->entries, opened->store->stats().evicted);
+    CheckSessions(opened->sessions, opened->store->stats().evicted);
     CheckDisk();
     for (const cache::TierEntry& entry : opened->entries) {
       oracle_.OnAdopted(entry.identity);
@@ -99,6 +100,7 @@ void World::Open() {
   cache_ = std::make_unique<cache::KvCache>(config, &pool_, tier_.get(),
                                             &clock_, options_.logger);
   cache_->Adopt(std::move(opened->entries));
+  cache_->KeepSessions(store_.get(), std::move(opened->sessions));
 }
 
 void World::Audit() {
@@ -163,6 +165,25 @@ void World::CheckEntries(const std::vector<cache::TierEntry>& entries,
   }
 }
 
+void World::CheckSessions(const std::vector<cache::SessionEntry>& found,
+                          uint64_t evicted) {
+  sessions_may_be_lost_ = sessions_may_be_lost_ || evicted > 0 ||
+                          oracle_.forgiven() > 0 ||
+                          options_.ssd_bytes < (uint64_t{1} << 30);
+  if (sessions_may_be_lost_) {
+    return;
+  }
+  for (const std::string& name : durable_sessions_) {
+    if (std::none_of(
+            found.begin(), found.end(),
+            [id = cache::SessionIdOf(name)](const cache::SessionEntry& entry) {
+              return entry.record.session == id;
+            })) {
+      Problem("a durable session has no record");
+    }
+  }
+}
+
 void World::CheckDisk() {
   for (const std::string& path : disk_.Paths()) {
     if (absl::StrContains(path, "/tmp-")) {
@@ -211,14 +232,18 @@ void World::EndProcess() {
   store_.reset();
   flushes_.clear();
   published_.clear();
+  sessions_.clear();
   // They find nobody home.
   writers_.RunAll();
   readers_.RunAll();
 }
 
 std::unique_ptr<Sequence> World::Take(const Tokens& prompt,
-                                      const std::string& name_space) {
-  return cache_->Take(prompt, name_space);
+                                      const std::string& name_space,
+                                      const std::string& session) {
+  std::unique_ptr<Sequence> sequence = cache_->Take(prompt, name_space);
+  cache_->SetSession(*sequence, session);
+  return sequence;
 }
 
 void World::Extend(Sequence& sequence, const Tokens& tokens,
@@ -256,8 +281,9 @@ void World::Check(const Sequence& sequence, const std::string& name_space) {
   }
 }
 
-void World::Generate(const Tokens& prompt, const std::string& name_space) {
-  const auto sequence = Take(prompt, name_space);
+void World::Generate(const Tokens& prompt, const std::string& name_space,
+                     const std::string& session) {
+  const auto sequence = Take(prompt, name_space, session);
   Settle();
   if (!sequence->ready()) {
     Problem("a sequence waits for reads that have ended");
@@ -267,11 +293,14 @@ void World::Generate(const Tokens& prompt, const std::string& name_space) {
   const Tokens rest(prompt.begin() + sequence->length(), prompt.end());
   Extend(*sequence, rest, {}, name_space);
   Publish(*sequence, name_space);
+  if (!session.empty()) {
+    sessions_.insert(session);
+  }
   Settle();
 }
 
 void World::BeginFlush() {
-  flushes_.push_back({cache_->BeginFlush(), published_});
+  flushes_.push_back({cache_->BeginFlush(), published_, sessions_});
 }
 
 void World::EndFlushes() {
@@ -297,6 +326,7 @@ void World::EndFlushes() {
       }
       acknowledged_.push_back(done);
     }
+    durable_sessions_.insert(flush.sessions.begin(), flush.sessions.end());
     return true;
   });
 }
@@ -356,6 +386,7 @@ void World::CheckRam() {
 
 void World::SetChances(const SimDisk::Chances& chances) {
   reads_may_fail_ = true;
+  sessions_may_be_lost_ = true;
   disk_.SetChances(chances);
 }
 
@@ -365,7 +396,8 @@ bool World::Damage(uint64_t random) {
   }
   std::vector<std::string> files;
   for (const std::string& path : disk_.Paths()) {
-    if (absl::StartsWith(path, OwnDir() + "/") && absl::EndsWith(path, ".kv") &&
+    if (absl::StartsWith(path, OwnDir() + "/") &&
+        (absl::EndsWith(path, ".kv") || absl::EndsWith(path, ".session")) &&
         !disk_.Contents(path).empty()) {
       files.push_back(path);
     }
@@ -374,6 +406,7 @@ bool World::Damage(uint64_t random) {
     return false;
   }
   ++counts_.damages;
+  sessions_may_be_lost_ = true;
   const std::string& path = files[random % files.size()];
   const std::string& other = files[random / 7 % files.size()];
   for (const std::string& touched : {path, other}) {

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "cache/kv_cache.h"
 #include "store/block_store.h"
 #include "testing/fake_clock.h"
@@ -68,9 +69,11 @@ class World {
   void Close();
   bool running() const { return cache_ != nullptr; }
 
-  // Takes what is known of the prompt; checked once it is ready.
+  // Takes what is known of the prompt; checked once it is ready. Of a session
+  // if it is named.
   std::unique_ptr<Sequence> Take(const Tokens& prompt,
-                                 const std::string& name_space);
+                                 const std::string& name_space,
+                                 const std::string& session = "");
   // Computes `tokens` behind the sequence. Of more that are reserved and, where
   // there are no states, written, nothing is kept.
   void Extend(Sequence& sequence, const Tokens& tokens,
@@ -81,7 +84,8 @@ class World {
   // All bytes of a ready sequence.
   void Check(const Sequence& sequence, const std::string& name_space);
   // Take, compute the rest, publish; everything runs to its end.
-  void Generate(const Tokens& prompt, const std::string& name_space = "");
+  void Generate(const Tokens& prompt, const std::string& name_space = "",
+                const std::string& session = "");
 
   void BeginFlush();
   // Of flushes that have begun; what they say is believed and kept.
@@ -124,6 +128,7 @@ class World {
   struct RunningFlush {
     uint64_t ticket = 0;
     std::vector<Conversation> before;
+    absl::flat_hash_set<std::string> sessions;
   };
 
   NodeId Root(const std::string& name_space) const;
@@ -133,6 +138,10 @@ class World {
   void Audit();
   void CheckEntries(const std::vector<cache::TierEntry>& entries,
                     uint64_t evicted);
+  // Those that must have a record: a flush came after them, and neither a
+  // fault nor the cap has touched anything.
+  void CheckSessions(const std::vector<cache::SessionEntry>& found,
+                     uint64_t evicted);
   void CheckDisk();
   void CheckFailedLoads();
   void EndProcess();
@@ -149,6 +158,11 @@ class World {
   // True while reads may fail, or files are not as the store left them.
   bool reads_may_fail_ = false;
   std::vector<Conversation> published_;
+  // Their conversations are published; and durable, in this life or before.
+  absl::flat_hash_set<std::string> sessions_;
+  absl::flat_hash_set<std::string> durable_sessions_;
+  // Something else than a crash went wrong, or there was little room.
+  bool sessions_may_be_lost_ = false;
   std::vector<RunningFlush> flushes_;
   std::vector<Conversation> acknowledged_;
   std::vector<std::string> problems_;
