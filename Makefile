@@ -61,6 +61,7 @@ check:
 
 bench: all
 	@tools/setup.sh peers python bench
+	@cmake --build build/release -j $(JOBS) --target step_bench kv_quality_bench store_bench stalled_disk
 	@.deps/python/bin/python bench/run.py
 
 clean:

@@ -15,6 +15,7 @@ import concurrent_load  # noqa: E402
 import measure  # noqa: E402
 import pressure  # noqa: E402
 import served  # noqa: E402
+import stalled_disk  # noqa: E402
 import steps  # noqa: E402
 import turns  # noqa: E402
 
@@ -22,7 +23,7 @@ SUITES = {"depth": steps.depth, "codecs": steps.codecs, "quality": steps.quality
           "restart": served.restart, "restart-window": served.restart_window, "turns": turns.turns, "switch": served.switch, "tier": served.tier,
           "disk": served.disk, "memory": served.memory,
           "streams": concurrent_load.streams, "agents": concurrent_load.agents, "fairness": concurrent_load.fairness,
-          "pressure": pressure.pressure}
+          "pressure": pressure.pressure, "stalled": stalled_disk.stalled}
 
 
 def main():

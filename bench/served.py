@@ -27,9 +27,9 @@ def next_turn(history, reply):
     return history + [{"role": "assistant", "content": reply}, {"role": "user", "content": "And again?"}]
 
 
-def everwarm(work, options=None, cache_dir="cache", model=SMOLLM2):
+def everwarm(work, options=None, cache_dir="cache", model=SMOLLM2, environment=None):
     return Everwarm(model, cache_dir if cache_dir == "off" else f"{work}/{cache_dir}", f"{work}/everwarm.log",
-                    {"--ctx": 8192, "--threads": THREADS, **(options or {})})
+                    {"--ctx": 8192, "--threads": THREADS, **(options or {})}, environment=environment)
 
 
 def llama(work, options=None, model=SMOLLM2):

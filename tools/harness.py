@@ -27,12 +27,13 @@ class ServerFailed(Exception):
 class Server:
     """A running server process on 127.0.0.1."""
 
-    def __init__(self, command, log, port):
+    def __init__(self, command, log, port, environment=None):
         self.log = pathlib.Path(log)
         self.port = port
         self.began = time.monotonic()
         self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=open(self.log, "ab"), text=True)
+                                        stdout=subprocess.PIPE, stderr=open(self.log, "ab"), text=True,
+                                        env={**os.environ, **(environment or {})})
         try:
             self._wait_until_ready()
         except BaseException:
@@ -127,11 +128,11 @@ class Server:
 class Everwarm(Server):
     """`everwarm serve`; options as strings or numbers, for example {'--ctx': 8192}."""
 
-    def __init__(self, model, cache_dir, log, options=None, binary=EVERWARM):
+    def __init__(self, model, cache_dir, log, options=None, binary=EVERWARM, environment=None):
         command = [binary, "serve", model, "--port", 0, "--cache-dir", cache_dir]
         for name, value in (options or {}).items():
             command += [name, value]
-        super().__init__(command, log, port=None)
+        super().__init__(command, log, port=None, environment=environment)
 
     def _wait_until_ready(self):
         # The only line on standard output; it comes when requests are answered.

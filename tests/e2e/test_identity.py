@@ -114,3 +114,23 @@ def test_another_block_size_shares_nothing(start, model, tokens):
     assert server.stop() == 0
     server = start(model=model)
     assert server.chat(MESSAGES).from_ssd > 0
+
+
+@pytest.mark.parametrize("kv", ["q8", "q4", "turbo:k8v3"], ids=lambda kv: kv.replace(":", "-"))
+def test_another_number_format_shares_nothing_and_harms_nothing(start, model, cache_dir, kv):
+    server = start(model=model)
+    text = server.chat(MESSAGES).text
+    assert server.stop() == 0
+    before = {path: path.read_bytes() for path in cache_dir.rglob("*.kv")}
+    server = start("--kv", kv, model=model)
+    other = server.chat(MESSAGES)
+    assert other.cached == 0
+    assert other.text == server.cold_chat(MESSAGES).text
+    # The first one's files count against the cap, and stay.
+    assert server.stats()["ssd_cache"]["bytes"] > sum(map(len, before.values()))
+    assert server.stop() == 0
+    assert {path: path.read_bytes() for path in before} == before
+    server = start(model=model)
+    again = server.chat(MESSAGES)
+    assert again.text == text
+    assert again.from_ssd == again.prompt_tokens - 1

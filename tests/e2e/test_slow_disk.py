@@ -1,0 +1,84 @@
+"""A disk that is slow, and one that does not answer, as the real server sees them."""
+import os
+import re
+import time
+
+import pytest
+
+import everwarm
+from everwarm import question
+
+LIBRARY = os.environ.get("EVERWARM_STALLED_DISK", str(everwarm.ROOT / "build/release/testing/libstalled_disk.so"))
+WORDS = ("zebra", "otter", "heron", "lynx", "tapir", "newt")
+
+
+@pytest.fixture
+def slow(start, tiny, tmp_path, cache_dir):
+    """Starts a server each of whose calls to the disk takes so many seconds; returns it and the switch that makes them."""
+    def start_slow(seconds, *options):
+        switch = tmp_path / "stall"
+        switch.touch()
+        environment = {"LD_PRELOAD": LIBRARY, "EVERWARM_STALL_DIR": str(cache_dir), "EVERWARM_STALL_SECONDS": str(seconds),
+                       "EVERWARM_STALL_WHILE": str(switch), "EVERWARM_STALL_COUNT": str(tmp_path / "stalled"),
+                       # A sanitizer's own library comes after this one.
+                       "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+        return start(*options, model=tiny, environment=environment), switch
+    return start_slow
+
+
+def conversations(count):
+    return [question(150, f"{WORDS[i % len(WORDS)]} {i}") for i in range(count)]
+
+
+def test_a_stop_waits_until_a_slow_disk_has_everything(start, slow, tiny, tmp_path):
+    server, _ = slow(0.02)
+    cases = conversations(30)
+    texts = [server.chat(messages).text for messages in cases]
+    assert server.stats()["ssd_cache"]["pending_stores"] > 0
+    assert server.stop() == 0
+    assert (tmp_path / "stalled").stat().st_size > 100
+    server = start(model=tiny)
+    for messages, text in zip(cases, texts):
+        answer = server.chat(messages)
+        assert answer.text == text
+        assert answer.from_ssd == answer.prompt_tokens - 1
+
+
+def test_a_stop_that_is_cut_short_has_kept_the_newest_and_counts_the_rest(start, slow, tiny):
+    # The disk gets ten seconds at least, in which it answers a hundred calls: a quarter of what there is to do.
+    server, _ = slow(0.1, "--shutdown-timeout", "1s")
+    cases = conversations(30)
+    texts = [server.chat(messages).text for messages in cases]
+    code = server.stop()
+    assert code not in (0, None) and code > 0
+    assert re.search(r"not everything is on the disk: [1-9]\d* blocks", server.log_text()), server.log_text()
+    server = start(model=tiny)
+    newest = server.chat(cases[-1])
+    assert newest.text == texts[-1]
+    assert newest.from_ssd == newest.prompt_tokens - 1
+    found = [server.chat(messages).from_ssd > everwarm.BLOCK for messages in cases]
+    assert not all(found)
+
+
+def test_replies_go_on_while_the_disk_does_not_answer(start, slow, tiny):
+    server, switch = slow(30, "--durable-wait", "1s")
+    cases = conversations(6)
+    began = time.monotonic()
+    texts = [server.chat(messages, 20).text for messages in cases]
+    again = server.chat(cases[0], 20)
+    assert again.text == texts[0]
+    assert again.cached == again.prompt_tokens - 1
+    waited = server.request("POST", "/v1/chat/completions", {"messages": cases[1], "max_tokens": 2, "temperature": 0},
+                            {"X-Everwarm-Wait-Durable": "1"})
+    assert waited.status == 200
+    assert waited.usage["everwarm"]["durable_tokens"] == 0
+    assert server.stats()["ssd_cache"]["stored"] == 0
+    assert time.monotonic() - began < 30
+    switch.unlink()
+    assert server.flush().status == 200
+    server.kill()
+    server = start(model=tiny)
+    for messages, text in zip(cases, texts):
+        answer = server.chat(messages, 20)
+        assert answer.text == text
+        assert answer.from_ssd == answer.prompt_tokens - 1
