@@ -62,6 +62,8 @@ class FakeTier final : public Tier {
   const std::vector<std::string>& problems() const { return problems_; }
 
   absl::Status Store(StoreRequest request) override;
+  // All that were not completed: none has begun.
+  std::vector<BlockKey> TakeBackStores() override;
   void Load(LoadRequest request) override;
   void Remove(const BlockKey& key) override;
   void Touch(absl::Span<const BlockKey> keys) override;
@@ -199,6 +201,15 @@ inline absl::Status FakeTier::Store(StoreRequest request) {
   }
   stores_.push_back(std::move(request));
   return absl::OkStatus();
+}
+
+inline std::vector<BlockKey> FakeTier::TakeBackStores() {
+  std::vector<BlockKey> keys;
+  for (const StoreRequest& request : stores_) {
+    keys.push_back(request.identity.key);
+  }
+  stores_.clear();
+  return keys;
 }
 
 inline void FakeTier::Load(LoadRequest request) {

@@ -132,5 +132,26 @@ TEST(DurabilityTest, AStopWritesTheNewestConversationFirstFromItsStart) {
             (Order{{1000, 0}, {1000, 16}}));
 }
 
+TEST(DurabilityTest, WhatTheTierHasNotBegunGoesInTheNewOrderToo) {
+  CacheHarness h(FullOnly());
+  h.Generate(Range(1000, 40));
+  h.Generate(Range(2000, 40));
+  ASSERT_EQ(Written(h.tier()).size(), 6u);
+  h.cache().WriteNewestFirst();
+  using Order = std::vector<std::pair<TokenId, TokenPos>>;
+  EXPECT_EQ(Written(h.tier()), (Order{{2000, 0},
+                                      {2000, 16},
+                                      {2000, 32},
+                                      {1000, 0},
+                                      {1000, 16},
+                                      {1000, 32}}));
+  const uint64_t ticket = h.cache().BeginFlush();
+  h.StoreAll();
+  const auto report = h.cache().FlushOutcome(ticket);
+  ASSERT_TRUE(report.has_value());
+  EXPECT_TRUE(report->durable());
+  EXPECT_EQ(report->flushed, 6u);
+}
+
 }  // namespace
 }  // namespace everwarm::cache

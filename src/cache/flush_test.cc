@@ -87,6 +87,34 @@ TEST(FlushTest, TriesAtOnceWhatWaitsForItsRetry) {
   EXPECT_TRUE(h.cache().FlushOutcome(ticket)->durable());
 }
 
+TEST(FlushTest, EndsWhereAQueuedBlockIsFoundOnTheDiskAndLeavesRam) {
+  CacheHarness h(FullOnly());
+  h.Generate(Range(1, 48));
+  h.StoreAll();
+  const auto disk = h.tier().disk();
+  for (const auto& [key, entry] : disk) {
+    if (entry.identity.start == 0) {
+      h.tier().Drop(key);
+    }
+  }
+  // Nothing stays in RAM that is on the disk, and one write runs at a time.
+  h.set_options({.ram_target_bytes = 0});
+  h.Restart();
+  h.tier().set_max_pending_stores(1);
+  h.Generate(Range(1, 16));
+  h.Generate(Range(1001, 32));
+  h.Generate(Range(1, 48));
+  const uint64_t ticket = h.cache().BeginFlush();
+  // With the first block the two that waited for it are known again; what is
+  // ahead of them in the queue keeps it full.
+  h.tier().CompleteStores(1);
+  h.cache().Poll();
+  h.StoreAll();
+  const auto report = h.cache().FlushOutcome(ticket);
+  ASSERT_TRUE(report.has_value());
+  EXPECT_TRUE(report->durable());
+}
+
 TEST(FlushTest, AVersionThatWasReplacedWhileItsWriteRanIsTriedToo) {
   CacheHarness h(FullOnly());
   const auto sequence = h.Generate(Range(1, 10));

@@ -384,7 +384,9 @@ uint64_t KvCache::publications() const {
 
 void KvCache::WriteNewestFirst() {
   impl_->stores.QueueFailed();
+  impl_->stores.TakeBack();
   impl_->retention.QueueNewestFirst();
+  impl_->stores.Pump();
 }
 
 PrefixDurability KvCache::DurabilityOf(absl::Span<const TokenId> tokens,

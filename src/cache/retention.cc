@@ -125,6 +125,10 @@ void Retention::CountShares(const BlockRef& block, int more) {
 void Retention::DropCopy(Residency& residency) {
   if (residency.durable()) {
     ++counters_.demoted;
+    // Queued, and meanwhile found on the disk: nobody will come to its turn.
+    if (residency.store != StoreState::kNone) {
+      flushes_.OnStored(residency, residency.tier_tokens);
+    }
   } else {
     ++counters_.lost;
     if (residency.store != StoreState::kNone) {

@@ -50,6 +50,19 @@ void Stores::PutLast(Residency& residency) {
   }
 }
 
+void Stores::TakeBack() {
+  for (const BlockKey& key : parts_.tier->TakeBackStores()) {
+    const auto found = running_by_key_.find(key);
+    if (found == running_by_key_.end()) {
+      continue;
+    }
+    Residency& residency = *found->second;
+    running_by_key_.erase(found);
+    residency.storing_tokens = 0;
+    Move(residency, StoreState::kQueued);
+  }
+}
+
 void Stores::Pump() {
   while (!queued_.empty()) {
     Residency& residency = *queued_.front();

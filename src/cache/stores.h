@@ -46,6 +46,9 @@ class Stores {
   // Behind all else that is queued. Nothing unless it is queued itself.
   void PutLast(Residency& residency);
 
+  // Queues again what the tier has not begun, so that it can go in another
+  // order.
+  void TakeBack();
   // Hands what is queued to the tier, as far as it takes it.
   void Pump();
   // Queues what failed long enough ago.

@@ -117,6 +117,10 @@ class Tier {
   //         kUnavailable, there is no tier: nothing will ever be stored.
   virtual absl::Status Store(StoreRequest request) = 0;
 
+  // Gives up stores that have not begun, and says which, so that they can be
+  // asked for in another order. No event follows for these.
+  virtual std::vector<BlockKey> TakeBackStores() { return {}; }
+
   // Queues a read straight into the slot. One LoadedEvent or LoadFailedEvent
   // follows.
   virtual void Load(LoadRequest request) = 0;

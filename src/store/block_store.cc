@@ -56,6 +56,10 @@ absl::Status BlockStore::Store(cache::StoreRequest request) {
   return writer_->Enqueue(std::move(request));
 }
 
+std::vector<BlockKey> BlockStore::TakeBackStores() {
+  return writer_->TakeBack();
+}
+
 void BlockStore::Load(cache::LoadRequest request) {
   reader_->Enqueue(std::move(request));
 }

@@ -49,6 +49,7 @@ class BlockStore final : public cache::Tier, public cache::SessionKeeper {
   BlockStore& operator=(const BlockStore&) = delete;
 
   absl::Status Store(cache::StoreRequest request) override;
+  std::vector<BlockKey> TakeBackStores() override;
   void Load(cache::LoadRequest request) override;
   void Remove(const BlockKey& key) override;
   void Touch(absl::Span<const BlockKey> keys) override;

@@ -118,6 +118,29 @@ TEST_F(BlockStoreTest, AQueuedWriteIsNotStartedAfterRemove) {
   EXPECT_EQ(h_.pool.used_bytes(), 0u);
 }
 
+TEST_F(BlockStoreTest, StoresThatHaveNotBegunCanBeTakenBack) {
+  const auto chain = Chain(1, 40, TestFingerprint());
+  for (const cache::BlockIdentity& identity : chain) {
+    ASSERT_TRUE(h_.Store(identity).ok());
+  }
+  std::vector<BlockKey> keys;
+  for (const cache::BlockIdentity& identity : chain) {
+    keys.push_back(identity.key);
+  }
+  EXPECT_EQ(h_.store->TakeBackStores(), keys);
+  EXPECT_EQ(h_.store->stats().pending_stores, 0u);
+  EXPECT_EQ(h_.store->stats().pending_store_bytes, 0u);
+  EXPECT_EQ(h_.pool.used_bytes(), 0u);
+  h_.writers.RunAll();
+  EXPECT_TRUE(h_.store->TakeEvents().empty());
+  EXPECT_TRUE(h_.store->TakeBackStores().empty());
+  // Asked for again, they are stored.
+  h_.StoreAll(chain);
+  EXPECT_EQ(
+      StoreHarness::Only<cache::StoredEvent>(h_.store->TakeEvents()).size(),
+      3u);
+}
+
 TEST_F(BlockStoreTest, RemoveDeletesTheFileAndALaterStoreWorks) {
   const auto chain = ChainOf(1, 16);
   h_.StoreAll(chain);

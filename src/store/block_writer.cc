@@ -68,6 +68,22 @@ absl::Status BlockWriter::Enqueue(cache::StoreRequest request) {
   return absl::OkStatus();
 }
 
+std::vector<BlockKey> BlockWriter::TakeBack() {
+  // Shares of blocks are dropped after the lock.
+  std::deque<std::shared_ptr<PendingStore>> taken;
+  {
+    MutexLock lock(state_->mutex);
+    taken.swap(queue_);
+    queued_bytes_ = 0;
+  }
+  std::vector<BlockKey> keys;
+  keys.reserve(taken.size());
+  for (const std::shared_ptr<PendingStore>& store : taken) {
+    keys.push_back(store->request.identity.key);
+  }
+  return keys;
+}
+
 void BlockWriter::Cancel(const BlockKey& key) {
   // Shares of blocks are dropped after the lock.
   std::vector<std::shared_ptr<PendingStore>> dropped;

@@ -30,6 +30,8 @@ class BlockWriter : public std::enable_shared_from_this<BlockWriter> {
 
   // Any thread. As Tier::Store().
   absl::Status Enqueue(cache::StoreRequest request);
+  // Any thread. As Tier::TakeBackStores().
+  std::vector<BlockKey> TakeBack();
   // Any thread. Drops what is queued of the key, and undoes what runs.
   void Cancel(const BlockKey& key);
 

@@ -17,12 +17,14 @@ def slow(start, tiny, tmp_path, cache_dir):
     """Starts a server each of whose calls to the disk takes so many seconds; returns it and the switch that makes them."""
     def start_slow(seconds, *options):
         switch = tmp_path / "stall"
-        switch.touch()
         environment = {"LD_PRELOAD": LIBRARY, "EVERWARM_STALL_DIR": str(cache_dir), "EVERWARM_STALL_SECONDS": str(seconds),
                        "EVERWARM_STALL_WHILE": str(switch), "EVERWARM_STALL_COUNT": str(tmp_path / "stalled"),
                        # A sanitizer's own library comes after this one.
                        "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
-        return start(*options, model=tiny, environment=environment), switch
+        server = start(*options, model=tiny, environment=environment)
+        # What a start writes is not meant.
+        switch.touch()
+        return server, switch
     return start_slow
 
 
@@ -45,9 +47,9 @@ def test_a_stop_waits_until_a_slow_disk_has_everything(start, slow, tiny, tmp_pa
 
 
 def test_a_stop_that_is_cut_short_has_kept_the_newest_and_counts_the_rest(start, slow, tiny):
-    # The disk gets ten seconds at least, in which it answers a hundred calls: a quarter of what there is to do.
-    server, _ = slow(0.1, "--shutdown-timeout", "1s")
-    cases = conversations(30)
+    # The disk gets ten seconds at least, in which it answers some hundred calls: half of what there is to do.
+    server, _ = slow(0.03, "--shutdown-timeout", "1s")
+    cases = conversations(80)
     texts = [server.chat(messages).text for messages in cases]
     code = server.stop()
     assert code not in (0, None) and code > 0

@@ -105,6 +105,7 @@ class History {
         {"time passes", 1, &History::PassTime},
         {"begin a flush", 1, &History::BeginFlush},
         {"demote", 1, &History::Demote},
+        {"write the newest first", 1, &History::WriteNewestFirst},
         {"crash", 1, &History::Crash},
         {"stop and start", 1, &History::StopAndStart},
         {"a second process", 1, &History::OpenSecondProcess},
@@ -146,6 +147,7 @@ class History {
       world_.cache().CloseSession(absl::StrCat("session ", Below(4)));
     }
   }
+  void WriteNewestFirst() { world_.cache().WriteNewestFirst(); }
   void Damage() {
     if (damages_) {
       world_.Damage(random_());

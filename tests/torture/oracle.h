@@ -86,6 +86,9 @@ class SpyTier final : public cache::Tier {
     oracle_.OnStore(request.identity);
     return tier_.Store(std::move(request));
   }
+  std::vector<BlockKey> TakeBackStores() override {
+    return tier_.TakeBackStores();
+  }
   void Load(cache::LoadRequest request) override {
     tier_.Load(std::move(request));
   }
