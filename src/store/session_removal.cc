@@ -41,13 +41,16 @@ class Blocks {
             Node& node = nodes_[header->identity.key.node];
             node.parent = header->identity.parent;
             node.tokens = std::move(header->identity.tokens);
+            node.has_block =
+                node.has_block || !header->scheme.geometry.is_state();
             node.paths.push_back(paths[i]);
           }
         });
   }
 
-  // Tails that a node of the set goes on from are taken into it.
-  void AddReplacedTails(NodeSet& set) const {
+  // Tails that a node of the set goes on from, and states inside of its span,
+  // are taken into it.
+  void AddBeginnings(NodeSet& set) const {
     absl::flat_hash_map<NodeId, std::vector<const Node*>> by_parent;
     for (const NodeId& id : set) {
       if (const auto found = nodes_.find(id); found != nodes_.end()) {
@@ -64,6 +67,32 @@ class Blocks {
         set.insert(id);
       }
     }
+  }
+
+  // States behind a node of the set that are in no block's span: a model
+  // without blocks has only these.
+  void AddUnclaimedStates(NodeSet& set, const NodeSet& of_others) const {
+    absl::flat_hash_map<NodeId, std::vector<const Node*>> spans;
+    for (const auto& [id, node] : nodes_) {
+      if (node.has_block) {
+        spans[node.parent].push_back(&node);
+      }
+    }
+    std::vector<NodeId> unclaimed;
+    for (const auto& [id, node] : nodes_) {
+      if (node.has_block || !set.contains(node.parent) ||
+          of_others.contains(node.parent)) {
+        continue;
+      }
+      const std::vector<const Node*>& siblings = spans[node.parent];
+      if (std::none_of(siblings.begin(), siblings.end(),
+                       [&node = node](const Node* span) {
+                         return BeginsWith(span->tokens, node.tokens);
+                       })) {
+        unclaimed.push_back(id);
+      }
+    }
+    set.insert(unclaimed.begin(), unclaimed.end());
   }
 
   // Nodes that something outside the set builds on.
@@ -99,6 +128,8 @@ class Blocks {
     NodeId parent;
     std::vector<TokenId> tokens;
     std::vector<std::string> paths;
+    // Else only states.
+    bool has_block = false;
   };
   static bool BeginsWith(const std::vector<TokenId>& tokens,
                          const std::vector<TokenId>& beginning) {
@@ -140,7 +171,9 @@ SessionFiles FilesOfSession(Env& env, const std::string& dir,
     return files;
   }
   const Blocks blocks(env, dir);
-  blocks.AddReplacedTails(own);
+  blocks.AddBeginnings(own);
+  blocks.AddBeginnings(of_others);
+  blocks.AddUnclaimedStates(own, of_others);
   absl::erase_if(own, [&](const NodeId& id) { return of_others.contains(id); });
   const NodeSet needed = blocks.NeededBeside(own);
   absl::erase_if(own, [&](const NodeId& id) { return needed.contains(id); });

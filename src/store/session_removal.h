@@ -23,10 +23,10 @@ struct SessionFiles {
 };
 
 // Its records, and the blocks on their paths, except those that are on the path
-// of another session's record or that a block off these paths builds on. A
-// shorter tail that one of these blocks has replaced goes with it. What a
-// conversation without a session came to is not told from the session's where
-// it ends before it.
+// of another session's record or that a block off these paths builds on.
+// Shorter tails that these blocks have replaced go with them, and so do states.
+// What a conversation without a session came to is not told from the session's
+// where it ends before it.
 SessionFiles FilesOfSession(Env& env, const std::string& dir,
                             const cache::SessionId& session);
 

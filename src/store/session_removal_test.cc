@@ -135,6 +135,33 @@ TEST_F(SessionRemovalTest, AShorterTailThatWasReplacedGoesToo) {
   EXPECT_FALSE(Exists(tail));
 }
 
+TEST_F(SessionRemovalTest, StatesGoWithTheSpansThatTheyAreIn) {
+  const Chains other = Branch(chain_, 2, 5);
+  Come("s", chain_);
+  Come("t", other);
+  const BlockIdentity shared = StateIn(chain_[1], 7);
+  const BlockIdentity mine = StateIn(chain_[2], 3);
+  const BlockIdentity at_end = StateIn(chain_[2], 16);
+  const BlockIdentity others = StateIn(other[2], 9);
+  h_.StoreAll({shared, mine, at_end, others});
+  ASSERT_TRUE(Remove("s").ok());
+  EXPECT_TRUE(Exists(shared));
+  EXPECT_TRUE(Exists(others));
+  EXPECT_FALSE(Exists(mine));
+  EXPECT_FALSE(Exists(at_end));
+}
+
+TEST_F(SessionRemovalTest, AModelWithoutBlocksHasStatesThatGo) {
+  h_.store->Keep(RecordOf("s", chain_), {});
+  const Chains states = {StateIn(chain_[0], 16), StateIn(chain_[1], 5),
+                         StateIn(chain_[2], 16), StateIn(chain_[3], 4)};
+  h_.StoreAll(states);
+  ASSERT_TRUE(Remove("s").ok());
+  for (const BlockIdentity& state : states) {
+    EXPECT_FALSE(Exists(state)) << state.start;
+  }
+}
+
 TEST_F(SessionRemovalTest, EveryGroupAndEveryModelIsMeant) {
   Chains both = chain_;
   const Chains second = Chain(1, 56, TestFingerprint(), 1);
