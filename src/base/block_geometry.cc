@@ -32,6 +32,10 @@ void BlockGeometry::ForEachRow(uint32_t tokens, Copy copy) const {
   for (uint32_t layer = 0; layer < num_layers_; ++layer) {
     for (uint32_t plane = 0; plane < planes_.size(); ++plane) {
       const size_t bytes = size_t{planes_[plane].token_bytes} * Columns(tokens);
+      // Of no tokens there may be no bytes to point to either.
+      if (bytes == 0) {
+        continue;
+      }
       for (uint32_t head = 0; head < planes_[plane].heads; ++head) {
         copy(slot, packed, bytes);
         slot += HeadStride(plane);
