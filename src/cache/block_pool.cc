@@ -3,18 +3,18 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/huge_memory.h"
 
 namespace everwarm::cache {
 namespace {
 
-// Of x86-64 and of most arm64 systems.
-constexpr size_t kHugePageBytes = size_t{2} << 20;
 // Large enough for several huge pages and few mappings, small enough that what
 // is mapped and not used stays small beside a model.
 constexpr size_t kChunkBytes = size_t{8} << 20;
@@ -22,33 +22,12 @@ constexpr size_t kChunkBytes = size_t{8} << 20;
 // that scattered free slots do not add up.
 constexpr size_t kMaxIdleBytes = size_t{8} << 20;
 
-// Null when the system gives no more. The result starts on a huge page.
-std::byte* MapAligned(size_t bytes) {
-  const size_t padded = bytes + kHugePageBytes;
-  void* const raw = mmap(nullptr, padded, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (raw == MAP_FAILED) {
-    return nullptr;
-  }
-  std::byte* const begin = static_cast<std::byte*>(raw);
-  const size_t address = reinterpret_cast<size_t>(raw);
-  const size_t lead = AlignUp(address, kHugePageBytes) - address;
-  if (lead > 0) {
-    munmap(begin, lead);
-  }
-  munmap(begin + lead + bytes, padded - lead - bytes);
-  // Only advice: without huge pages everything works the same.
-  madvise(begin + lead, bytes, MADV_HUGEPAGE);
-  return begin + lead;
-}
-
 }  // namespace
 
 struct BlockPool::Chunk {
-  ~Chunk() { munmap(base, bytes); }
+  explicit Chunk(HugeMemory mapped) : memory(std::move(mapped)) {}
 
-  std::byte* base = nullptr;
-  size_t bytes = 0;
+  HugeMemory memory;
   uint32_t index = 0;
   uint32_t used = 0;
   std::unique_ptr<Block[]> blocks;
@@ -103,20 +82,18 @@ BlockPool::~BlockPool() = default;
 
 std::unique_ptr<BlockPool::Chunk> BlockPool::MapChunk(const Group& group) {
   const size_t bytes = group.slot_bytes * group.slots_per_chunk;
-  std::byte* const base = MapAligned(bytes);
-  if (base == nullptr) {
+  std::optional<HugeMemory> memory = HugeMemory::Map(bytes);
+  if (!memory.has_value()) {
     return nullptr;
   }
-  auto chunk = std::make_unique<Chunk>();
-  chunk->base = base;
-  chunk->bytes = bytes;
+  auto chunk = std::make_unique<Chunk>(*std::move(memory));
   chunk->blocks.reset(new Block[group.slots_per_chunk]);
   chunk->idle.reserve(group.slots_per_chunk);
   chunk->empty.reserve(group.slots_per_chunk);
   // Backwards: the lowest address is handed out first.
   for (uint32_t i = group.slots_per_chunk; i-- > 0;) {
     Block& block = chunk->blocks[i];
-    block.data_ = base + i * group.slot_bytes;
+    block.data_ = chunk->memory.data() + i * group.slot_bytes;
     block.group_ = group.index;
     chunk->empty.push_back(&block);
   }
@@ -160,7 +137,7 @@ absl::StatusOr<BlockRef> BlockPool::Allocate(GroupIndex index) {
           group.slot_bytes * group.slots_per_chunk,
           " bytes; mapped already: ", mapped_bytes_.load(), " bytes"));
     }
-    mapped_bytes_.fetch_add(chunk->bytes);
+    mapped_bytes_.fetch_add(chunk->memory.size());
     if (group.holes.empty()) {
       group.holes.push_back(static_cast<uint32_t>(group.chunks.size()));
       group.chunks.emplace_back();
@@ -183,7 +160,7 @@ std::unique_ptr<BlockPool::Chunk> BlockPool::Retire(Group& group,
     return nullptr;
   }
   idle_bytes_ -= chunk.idle.size() * group.slot_bytes;
-  mapped_bytes_.fetch_sub(chunk.bytes);
+  mapped_bytes_.fetch_sub(chunk.memory.size());
   group.available.erase(chunk.index);
   group.holes.push_back(chunk.index);
   return std::move(group.chunks[chunk.index]);
