@@ -36,7 +36,10 @@ ggml_tensor* GraphBuilder::Norm(ggml_tensor* x, ggml_tensor* weight,
 
 ggml_tensor* GraphBuilder::Linear(ggml_tensor* matrix, ggml_tensor* x,
                                   ggml_tensor* bias) {
-  ggml_tensor* product = ggml_mul_mat(context_, matrix, x);
+  const PackedMatrix* packed = PackedOf(matrix);
+  ggml_tensor* product = packed == nullptr
+                             ? ggml_mul_mat(context_, matrix, x)
+                             : nodes_->linear.Add(context_, *packed, x);
   return bias == nullptr ? product : ggml_add(context_, product, bias);
 }
 

@@ -11,6 +11,7 @@
 #include "ggml.h"
 #include "models/attention_nodes.h"
 #include "models/hyperparameters.h"
+#include "models/linear_nodes.h"
 #include "models/recurrent_nodes.h"
 #include "models/step_state.h"
 #include "models/weights.h"
@@ -37,6 +38,7 @@ struct GraphInputs {
 struct GraphNodes {
   std::deque<AttentionNode> attention;
   std::deque<RecurrentNode> recurrent;
+  LinearNodes linear;
 };
 
 // One head's projections: what Rope() needs to know of a row.

@@ -182,7 +182,6 @@ TEST_P(TinyArchitectureTest, AgreesWithTheOracle) {
 // A row's bits are its own for quantised weights, whatever the step has.
 TEST_P(TinyArchitectureTest, StepSizeDoesNotChangeABitOfRowIndependentTypes) {
   const std::string path = dir_.File("tiny.gguf");
-  // Q4_0 is repacked where ggml can.
   for (const ggml_type type : {GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0,
                                GGML_TYPE_Q5_1, GGML_TYPE_Q8_0}) {
     ASSERT_TRUE(GetParam().make(type).Write(path));

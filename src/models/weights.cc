@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/block_geometry.h"
 #include "base/status_macros.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
@@ -65,9 +67,32 @@ bool IsSupported(ggml_type type) {
   }
 }
 
-// Types whose repacked layout was measured faster for one row and for many, on
-// AVX2: Q4_0 1.3 to 1.5 times, IQ4_NL 1.4 to 1.8. Q4_K is not here: 1.2 times
-// as fast for one row, but 0.8 times for 256. Q4_0 stays row independent.
+// Types that run in panels of ours; docs/decisions/ has the figures.
+std::optional<kernels::WeightType> PanelType(ggml_type type) {
+  switch (type) {
+    case GGML_TYPE_Q4_0:
+      return kernels::WeightType::kQ4_0;
+    case GGML_TYPE_Q4_1:
+      return kernels::WeightType::kQ4_1;
+    case GGML_TYPE_Q5_0:
+      return kernels::WeightType::kQ5_0;
+    case GGML_TYPE_Q5_1:
+      return kernels::WeightType::kQ5_1;
+    case GGML_TYPE_Q8_0:
+      return kernels::WeightType::kQ8_0;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool CanPack(const GgufTensor& matrix) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  return kernels::LinearIsFast() && PanelType(matrix.type).has_value() &&
+         matrix.ne[0] <= kMost && matrix.ne[1] <= kMost;
+}
+
+// Types whose repacked layout was measured faster for one row and for many, and
+// that do not run in panels here: docs/decisions/ has the figures.
 bool PrefersRepacked(ggml_type type) {
   return type == GGML_TYPE_Q4_0 || type == GGML_TYPE_IQ4_NL;
 }
@@ -121,6 +146,17 @@ void Prefetch(const std::byte* data, size_t bytes) {
   }
 }
 
+// Lets go of pages that were read and will not be again. They may share their
+// first and last page with neighbours.
+void Release(const std::byte* data, size_t bytes) {
+  const size_t page = 4096;
+  const size_t start = AlignUp(reinterpret_cast<uintptr_t>(data), page);
+  const size_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
+  if (start < end) {
+    madvise(reinterpret_cast<void*>(start), end - start, MADV_DONTNEED);
+  }
+}
+
 }  // namespace
 
 Weights::Weights(std::unique_ptr<GgufFile> file) : file_(std::move(file)) {
@@ -128,6 +164,7 @@ Weights::Weights(std::unique_ptr<GgufFile> file) : file_(std::move(file)) {
   mapped_context_.reset(ggml_init({bytes, nullptr, true}));
   copied_context_.reset(ggml_init({bytes, nullptr, true}));
   repacked_context_.reset(ggml_init({bytes, nullptr, true}));
+  packed_context_.reset(ggml_init({bytes, nullptr, true}));
 }
 
 ggml_context* Weights::ContextOf(Placement placement) const {
@@ -138,6 +175,8 @@ ggml_context* Weights::ContextOf(Placement placement) const {
       return copied_context_.get();
     case Placement::kRepacked:
       return repacked_context_.get();
+    case Placement::kPacked:
+      return packed_context_.get();
   }
   return nullptr;
 }
@@ -156,12 +195,8 @@ bool Weights::CanRepack(ggml_type type, int64_t ne0, int64_t ne1) {
   return buffer_type != nullptr && buffer_type == repacked_type_;
 }
 
-absl::StatusOr<ggml_tensor*> Weights::Declare(const std::string& name,
-                                              const Shape& shape,
-                                              bool may_repack) {
-  if (const auto found = declared_.find(name); found != declared_.end()) {
-    return found->second;
-  }
+absl::StatusOr<const GgufTensor*> Weights::Find(const std::string& name,
+                                                const Shape& shape) const {
   const GgufTensor* source = file_->Find(name);
   if (source == nullptr) {
     return file_->Invalid(absl::StrCat("tensor '", name, "' is missing"));
@@ -176,6 +211,27 @@ absl::StatusOr<ggml_tensor*> Weights::Declare(const std::string& name,
         file_->path(), ": tensor '", name, "' has type ",
         ggml_type_name(source->type), ", which does not run here"));
   }
+  return source;
+}
+
+ggml_tensor* Weights::Add(const GgufTensor& source, Placement placement) {
+  ggml_tensor* tensor = ggml_new_tensor(ContextOf(placement), source.type,
+                                        GGML_MAX_DIMS, source.ne);
+  ggml_set_name(tensor, source.name.c_str());
+  if (!declared_.contains(source.name) && !packed_.contains(source.name)) {
+    bytes_ += source.bytes;
+  }
+  entries_.push_back({tensor, &source, placement});
+  return tensor;
+}
+
+absl::StatusOr<ggml_tensor*> Weights::Declare(const std::string& name,
+                                              const Shape& shape,
+                                              bool may_repack) {
+  if (const auto found = declared_.find(name); found != declared_.end()) {
+    return found->second;
+  }
+  EW_ASSIGN_OR_RETURN(const GgufTensor* const source, Find(name, shape));
   Placement placement = Placement::kMapped;
   if (may_repack && CanRepack(source->type, shape[0], shape[1])) {
     placement = Placement::kRepacked;
@@ -184,21 +240,35 @@ absl::StatusOr<ggml_tensor*> Weights::Declare(const std::string& name,
              0) {
     placement = Placement::kCopied;
   }
-  ggml_tensor* tensor = ggml_new_tensor(ContextOf(placement), source->type,
-                                        GGML_MAX_DIMS, shape.data());
-  ggml_set_name(tensor, name.c_str());
-  entries_.push_back({tensor, source, placement});
+  ggml_tensor* tensor = Add(*source, placement);
   declared_.emplace(name, tensor);
-  bytes_ += source->bytes;
+  return tensor;
+}
+
+ggml_tensor* Weights::DeclarePacked(const GgufTensor& source) {
+  ggml_tensor* tensor = Add(source, Placement::kPacked);
+  packed_matrices_.push_back(
+      {{.type = *PanelType(source.type),
+        .inputs = static_cast<uint32_t>(source.ne[0]),
+        .outputs = static_cast<uint32_t>(source.ne[1])}});
+  entries_.back().packed = &packed_matrices_.back();
+  MarkPacked(tensor, &packed_matrices_.back());
+  packed_.emplace(source.name, tensor);
   return tensor;
 }
 
 absl::StatusOr<ggml_tensor*> Weights::Matrix(const std::string& name,
                                              int64_t inputs, int64_t outputs) {
-  EW_ASSIGN_OR_RETURN(ggml_tensor* const tensor,
-                      Declare(name, {inputs, outputs, 1, 1}, true));
-  row_independent_ = row_independent_ && IsRowIndependent(tensor->type);
-  return tensor;
+  if (const auto found = packed_.find(name); found != packed_.end()) {
+    return found->second;
+  }
+  EW_ASSIGN_OR_RETURN(const GgufTensor* const source,
+                      Find(name, {inputs, outputs, 1, 1}));
+  row_independent_ = row_independent_ && IsRowIndependent(source->type);
+  if (CanPack(*source)) {
+    return DeclarePacked(*source);
+  }
+  return Declare(name, {inputs, outputs, 1, 1}, true);
 }
 
 absl::StatusOr<ggml_tensor*> Weights::Table(const std::string& name,
@@ -251,7 +321,7 @@ absl::Status Weights::CheckNoneLeft() const {
       continue;
     }
     // Tables that old converters wrote and nothing reads.
-    if (declared_.contains(tensor.name) ||
+    if (declared_.contains(tensor.name) || packed_.contains(tensor.name) ||
         absl::EndsWith(tensor.name, "attn_rot_embd.weight") ||
         absl::EndsWith(tensor.name, "rope_freqs.weight") ||
         absl::EndsWith(tensor.name, "rotary_emb.inv_freq")) {
@@ -301,28 +371,70 @@ absl::Status Weights::Allocate() {
   return absl::OkStatus();
 }
 
+absl::Status Weights::AllocatePacked() {
+  size_t bytes = 0;
+  for (const PackedMatrix& matrix : packed_matrices_) {
+    bytes += kernels::PackedBytes(matrix.shape);
+  }
+  if (bytes == 0) {
+    return absl::OkStatus();
+  }
+  packed_memory_ = HugeMemory::Map(bytes);
+  if (!packed_memory_.has_value()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        file_->path(), ": no memory for ", bytes, " bytes of packed weights"));
+  }
+  std::byte* at = packed_memory_->data();
+  for (PackedMatrix& matrix : packed_matrices_) {
+    matrix.panels = at;
+    at += kernels::PackedBytes(matrix.shape);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Weights::Map(const Entry& entry) const {
+  const std::byte* data = file_->Data(*entry.source);
+  if (ggml_backend_tensor_alloc(mapped_buffer_.get(), entry.tensor,
+                                const_cast<std::byte*>(data)) !=
+      GGML_STATUS_SUCCESS) {
+    return absl::InternalError(
+        absl::StrCat(file_->path(), ": tensor '", entry.source->name,
+                     "' cannot be placed in the mapping"));
+  }
+  // Of a table that is also multiplied with, in panels, a few rows are read.
+  if (!packed_.contains(entry.source->name)) {
+    Prefetch(data, entry.source->bytes);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Weights::Load(const std::function<void(float)>& progress) {
   EW_RETURN_IF_ERROR(CheckNoneLeft());
   EW_RETURN_IF_ERROR(Allocate());
+  EW_RETURN_IF_ERROR(AllocatePacked());
   uint64_t done = 0;
   for (const Entry& entry : entries_) {
     const std::byte* data = file_->Data(*entry.source);
-    if (entry.placement == Placement::kMapped) {
-      if (ggml_backend_tensor_alloc(mapped_buffer_.get(), entry.tensor,
-                                    const_cast<std::byte*>(data)) !=
-          GGML_STATUS_SUCCESS) {
-        return absl::InternalError(
-            absl::StrCat(file_->path(), ": tensor '", entry.source->name,
-                         "' cannot be placed in the mapping"));
-      }
-      Prefetch(data, entry.source->bytes);
-    } else {
-      ggml_backend_tensor_set(entry.tensor, data, 0, entry.source->bytes);
+    const size_t bytes = entry.source->bytes;
+    switch (entry.placement) {
+      case Placement::kMapped:
+        EW_RETURN_IF_ERROR(Map(entry));
+        break;
+      case Placement::kCopied:
+      case Placement::kRepacked:
+        ggml_backend_tensor_set(entry.tensor, data, 0, bytes);
+        break;
+      case Placement::kPacked:
+        Prefetch(data, bytes);
+        kernels::PackMatrix(entry.packed->shape, data,
+                            const_cast<std::byte*>(entry.packed->panels));
+        Release(data, bytes);
+        break;
     }
-    done += entry.source->bytes;
+    done += bytes;
     if (progress) {
-      progress(static_cast<float>(static_cast<double>(done) /
-                                  static_cast<double>(bytes_)));
+      progress(std::min(1.0f, static_cast<float>(static_cast<double>(done) /
+                                                 static_cast<double>(bytes_))));
     }
   }
   return absl::OkStatus();
