@@ -153,12 +153,12 @@ HWY_INLINE VF BroadcastHalf(uint16_t half) {
 
 // What numbers of a rotated codec are looked up in: a register where the whole
 // table fits in one, else memory.
-template <int kBits>
+constexpr bool TableFits(uint32_t bits) { return (1 << bits) <= kLanes; }
+template <bool kFits>
 struct CentroidTable {
-  static constexpr bool kFits = (1 << kBits) <= kLanes;
-  explicit CentroidTable() : centroids(Centroids(kBits)) {
+  explicit CentroidTable(uint32_t bits) : centroids(Centroids(bits)) {
     alignas(64) float padded[kLanes] = {};
-    if (kFits) std::copy_n(centroids, 1 << kBits, padded);
+    if (kFits) std::copy_n(centroids, 1 << bits, padded);
     table = hn::Load(DF(), padded);
   }
   HWY_INLINE VF Look(const uint8_t* bytes) const {
@@ -183,7 +183,7 @@ HWY_INLINE void DecodeValuePanels(const PackedPlane& plane, uint32_t whole,
                                   PrefetchStream& stream) {
   alignas(64) uint8_t buffer[kTurned];
   const DF d;
-  const CentroidTable<kBits> table;
+  const CentroidTable<TableFits(kBits)> table(kBits);
   for (uint32_t t = begin; t < end; ++t) {
     const uint16_t* params = plane.Params(t / kPanel, t % kPanel);
     const uint8_t* token = plane.Indices(t / kPanel, t % kPanel);

@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/fused-inl.h"
+#include "kernels/fused_packed-inl.h"
 #include "kernels/half-inl.h"
 #include "kernels/packed-inl.h"
 #include "kernels/tile-inl.h"
@@ -55,6 +56,25 @@ struct Tile {
     return {Span(row).begin, Span(row + count - 1).end};
   }
 };
+
+PackedPlane KeyPlane(const Tile& tile) {
+  const PartitionArgs& args = tile.args;
+  return {args.k_codec,
+          tile.rows.keys,
+          tile.rows.key_params,
+          args.k_dim,
+          KeyBytes(args),
+          args.k_codec.ParamBytes(args.k_dim) / sizeof(uint16_t)};
+}
+PackedPlane ValuePlane(const Tile& tile) {
+  const PartitionArgs& args = tile.args;
+  return {args.v_codec,
+          tile.rows.values,
+          tile.rows.value_params,
+          args.v_dim,
+          ValueBytes(args),
+          args.v_codec.ParamBytes(args.stored_v_dim) / sizeof(uint16_t)};
+}
 
 // Finds the panels in which some span sees something, and asks for their
 // parameters; false if there is none.
@@ -285,17 +305,81 @@ void FusedTile(const Tile& tile) {
     if (count >= 4) FusedAddRows<4>(tile, row, keys);
   }
 }
+
+template <int kRows>
+void ScorePackedRows(const Tile& tile, const PackedPlane& keys,
+                     const ByteTile& bytes, size_t row,
+                     PrefetchStream& stream) {
+  ScorePacked<kRows>(keys, bytes, tile.seen.begin / kPanel,
+                     (tile.seen.end + kPanel - 1) / kPanel,
+                     tile.args.query + row * tile.args.k_dim,
+                     tile.scratch.scores + row * kTileTokens, stream);
+}
+
+template <int kRows>
+void AddPackedRows(const Tile& tile, const PackedPlane& values,
+                   const ByteRows& bytes, size_t row, PrefetchStream& stream) {
+  AddPacked<kRows>(
+      values, bytes, tile.seen.begin, tile.seen.end,
+      tile.scratch.scores + row * kTileTokens, tile.scratch.shrink + row,
+      tile.sums.value + row * ValueStride(tile.args.v_dim), stream);
+}
+
+void FusedPackedTile(const Tile& tile) {
+  const PartitionArgs& args = tile.args;
+  const uint32_t first = tile.seen.begin / kPanel;
+  const uint32_t last = (tile.seen.end + kPanel - 1) / kPanel;
+  const PackedPlane keys = KeyPlane(tile);
+  const ByteTile key_bytes =
+      LayOutBytes(tile.scratch.keys, args.k_dim, args.k_codec);
+  PrefetchStream next_values(tile.rows.values, ValueBytes(args));
+  LoadParams(keys, first, last, key_bytes);
+  ForBits(args.k_codec.bits, [&]<int kBits>() HWY_ATTR {
+    TurnKeys<kBits>(keys, first, last, key_bytes, next_values);
+  });
+  for (uint32_t row = tile.first_row; row < tile.last_row; row += 4) {
+    const uint32_t count = tile.last_row - row;
+    if (count == 1) ScorePackedRows<1>(tile, keys, key_bytes, row, next_values);
+    if (count == 2) ScorePackedRows<2>(tile, keys, key_bytes, row, next_values);
+    if (count == 3) ScorePackedRows<3>(tile, keys, key_bytes, row, next_values);
+    if (count >= 4) ScorePackedRows<4>(tile, keys, key_bytes, row, next_values);
+  }
+  next_values.Rest();
+  Weights(tile);
+  PrefetchStream next_keys;
+  if (tile.next != nullptr) next_keys = {tile.next->keys, KeyBytes(args)};
+  const PackedPlane values = ValuePlane(tile);
+  const ByteTile value_bytes =
+      LayOutBytes(tile.scratch.values, args.v_dim, args.v_codec);
+  LoadParams(values, first, last, value_bytes);
+  const ByteRows rows =
+      SpreadValues(values, value_bytes, tile.seen.begin, tile.seen.end);
+  for (uint32_t row = tile.first_row; row < tile.last_row; row += 4) {
+    const uint32_t count = tile.last_row - row;
+    if (count == 1) AddPackedRows<1>(tile, values, rows, row, next_keys);
+    if (count == 2) AddPackedRows<2>(tile, values, rows, row, next_keys);
+    if (count == 3) AddPackedRows<3>(tile, values, rows, row, next_keys);
+    if (count >= 4) AddPackedRows<4>(tile, values, rows, row, next_keys);
+  }
+  next_keys.Rest();
+}
 #endif
 
 // Handles a few rows that see the same tokens, in widths of whole vectors.
 bool TryFused(const Tile& tile) {
 #if EVERWARM_HAS_F16
+  const PartitionArgs& args = tile.args;
   if (tile.last_row - tile.first_row > kMaxFusedRows) return false;
-  if (tile.args.k_dim % 8 != 0 || tile.args.v_dim % 8 != 0) return false;
-  if (tile.args.k_codec.packed() || tile.args.v_codec.packed()) return false;
   const TileSpan first = tile.Span(tile.first_row);
   const TileSpan last = tile.Span(tile.last_row - 1);
   if (first.begin != last.begin || first.end != last.end) return false;
+  if (IsWhole(args.k_codec, args.k_dim) && IsWhole(args.v_codec, args.v_dim) &&
+      args.v_dim == args.stored_v_dim) {
+    FusedPackedTile(tile);
+    return true;
+  }
+  if (args.k_dim % 8 != 0 || args.v_dim % 8 != 0) return false;
+  if (args.k_codec.packed() || args.v_codec.packed()) return false;
   FusedTile(tile);
   return true;
 #else
@@ -314,10 +398,7 @@ void FloatKeys(const Tile& tile) {
     return;
   }
   PrefetchStream values(tile.rows.values, ValueBytes(args));
-  DecodeKeys(
-      {args.k_codec, tile.rows.keys, tile.rows.key_params, args.k_dim,
-       KeyBytes(args), args.k_codec.ParamBytes(args.k_dim) / sizeof(uint16_t)},
-      first, last, tile.scratch.keys, values);
+  DecodeKeys(KeyPlane(tile), first, last, tile.scratch.keys, values);
 }
 
 // The same for values; false if some are not finite.
@@ -329,11 +410,8 @@ bool FloatValues(const Tile& tile) {
   }
   PrefetchStream keys;
   if (tile.next != nullptr) keys = {tile.next->keys, KeyBytes(args)};
-  return DecodeValues(
-      {args.v_codec, tile.rows.values, tile.rows.value_params, args.v_dim,
-       ValueBytes(args),
-       args.v_codec.ParamBytes(args.stored_v_dim) / sizeof(uint16_t)},
-      tile.seen.begin, tile.seen.end, tile.scratch.values, keys);
+  return DecodeValues(ValuePlane(tile), tile.seen.begin, tile.seen.end,
+                      tile.scratch.values, keys);
 }
 
 void AccumulateTile(const PartitionArgs& args, const PartitionScratch& scratch,
