@@ -161,34 +161,43 @@ class OracleTest : public testing::TestWithParam<std::string> {
         agreement.mean_kl, agreement.max_kl);
   }
 
-  // libllama differs from itself when it computes attention in another order,
-  // because every layer rounds its input to eight bits. Ours must not differ
-  // more than its two ways do.
+  // Every product with quantised weights rounds its inputs to eight bits, so
+  // that libllama differs from itself when it computes attention in another
+  // order, and from what the weights say by as much. Ours must be as near to
+  // what the weights say as libllama's two ways are: the same numbers as f32
+  // weights, whose products round no inputs.
   void ExpectAgreement(const Judged& judged, size_t chunk) {
     ASSERT_GE(tokens_.size(), judged.count);
     ASSERT_NO_FATAL_FAILURE(Load());
     const size_t width = model_->info().vocab_size;
+    const TempDir dir;
+    const std::string f32 = dir.File("f32.gguf");
+    const absl::Status written = WriteF32Gguf(path_, f32);
+    ASSERT_TRUE(written.ok()) << written;
+    const std::vector<float> exact = OracleLogits(f32, tokens_, judged, false);
     const std::vector<float> plain =
         OracleLogits(path_, tokens_, judged, false);
     const std::vector<float> flash = OracleLogits(path_, tokens_, judged, true);
     const std::vector<float> ours = OurLogits(*model_, tokens_, judged, chunk);
-    const Agreement oracle = Compare(plain, flash, width);
-    const Agreement with_plain = Compare(plain, ours, width);
-    const Agreement with_flash = Compare(flash, ours, width);
-    Print(judged, "oracle's two ways", oracle);
-    Print(judged, "ours and plain", with_plain);
-    Print(judged, "ours and flash", with_flash);
-    for (const Agreement& agreement : {with_plain, with_flash}) {
-      // Three standard errors of the difference of two shares.
-      const double count = static_cast<double>(judged.count - judged.first);
-      const double error =
-          std::sqrt(2.0 * oracle.top1 * (1.0 - oracle.top1) / count);
-      EXPECT_GE(agreement.top1, oracle.top1 - 3.0 * error);
-      EXPECT_GE(agreement.clear_top1, 0.995);
-      EXPECT_GT(agreement.clear, (judged.count - judged.first) / 4);
-      EXPECT_LT(agreement.mean_kl, 1.3 * oracle.mean_kl + 1e-4);
-      EXPECT_LT(agreement.mean_kl, 2e-2);
-    }
+    Print(judged, "oracle's two ways", Compare(plain, flash, width));
+    Print(judged, "ours and plain", Compare(plain, ours, width));
+    Print(judged, "ours and flash", Compare(flash, ours, width));
+    const Agreement of_plain = Compare(exact, plain, width);
+    const Agreement of_flash = Compare(exact, flash, width);
+    const Agreement of_ours = Compare(exact, ours, width);
+    Print(judged, "f32 weights and plain", of_plain);
+    Print(judged, "f32 weights and flash", of_flash);
+    Print(judged, "f32 weights and ours", of_ours);
+    // Three standard errors of the difference of two shares.
+    const double count = static_cast<double>(judged.count - judged.first);
+    const double top1 = std::min(of_plain.top1, of_flash.top1);
+    EXPECT_GE(of_ours.top1,
+              top1 - 3.0 * std::sqrt(2.0 * top1 * (1.0 - top1) / count));
+    EXPECT_GE(of_ours.clear_top1,
+              std::min(of_plain.clear_top1, of_flash.clear_top1) - 0.02);
+    EXPECT_GT(of_ours.clear, (judged.count - judged.first) / 4);
+    EXPECT_LT(of_ours.mean_kl,
+              1.2 * std::max(of_plain.mean_kl, of_flash.mean_kl));
   }
 
   std::string path_;
