@@ -1,5 +1,6 @@
 """Benchmarks of the whole server, from outside, beside llama-server of the pinned tree."""
 import contextlib
+import os
 import shutil
 import tempfile
 import time
@@ -62,6 +63,7 @@ def restart(table, runs, model=SMOLLM2, aim=60):
         def ours_once():
             shutil.rmtree(f"{work}/cache")
             copy_cache(f"{work}/at_flush", f"{work}/cache")
+            os.sync()  # what was flushed is on the disk, and nothing of the copy is still on its way there
             server = everwarm(work, model=model)
             result = server.chat(turn, 16)
             server.kill()
