@@ -57,23 +57,24 @@ struct Tile {
   }
 };
 
+// The first `dim` of `stored_dim` elements of every token.
+PackedPlane PlaneOf(const PlaneCodec& codec, const uint16_t* const* indices,
+                    const uint16_t* const* params, uint32_t dim,
+                    uint32_t stored_dim) {
+  return {codec,
+          indices,
+          params,
+          dim,
+          codec.IndexBytes(stored_dim),
+          codec.ParamBytes(stored_dim) / sizeof(uint16_t)};
+}
 PackedPlane KeyPlane(const Tile& tile) {
-  const PartitionArgs& args = tile.args;
-  return {args.k_codec,
-          tile.rows.keys,
-          tile.rows.key_params,
-          args.k_dim,
-          KeyBytes(args),
-          args.k_codec.ParamBytes(args.k_dim) / sizeof(uint16_t)};
+  return PlaneOf(tile.args.k_codec, tile.rows.keys, tile.rows.key_params,
+                 tile.args.k_dim, tile.args.k_dim);
 }
 PackedPlane ValuePlane(const Tile& tile) {
-  const PartitionArgs& args = tile.args;
-  return {args.v_codec,
-          tile.rows.values,
-          tile.rows.value_params,
-          args.v_dim,
-          ValueBytes(args),
-          args.v_codec.ParamBytes(args.stored_v_dim) / sizeof(uint16_t)};
+  return PlaneOf(tile.args.v_codec, tile.rows.values, tile.rows.value_params,
+                 tile.args.v_dim, tile.args.stored_v_dim);
 }
 
 // Finds the panels in which some span sees something, and asks for their

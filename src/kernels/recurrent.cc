@@ -86,6 +86,34 @@ struct ConvWork {
   }
 };
 
+// Some columns of a head's state.
+struct StateColumns {
+  float* HWY_RESTRICT first;
+  uint32_t rows;
+  size_t stride;  // floats from row to row
+};
+
+// Every row n of the state decays and takes left[n] * right on; `sums` get
+// query[n] times what it has become.
+template <int kCount, class D>
+HWY_INLINE void UpdateState(D d, const StateColumns& state, hn::Vec<D> decay,
+                            const float* HWY_RESTRICT left,
+                            const float* HWY_RESTRICT query,
+                            const hn::Vec<D> (&right)[kCount],
+                            hn::Vec<D> (&sums)[kCount]) {
+  for (uint32_t n = 0; n < state.rows; ++n) {
+    const auto l = hn::Set(d, left[n]);
+    const auto q = hn::Set(d, query[n]);
+    for (int v = 0; v < kCount; ++v) {
+      float* at = state.first + n * state.stride + v * hn::Lanes(d);
+      const auto next =
+          hn::MulAdd(l, right[v], hn::Mul(hn::LoadU(d, at), decay));
+      hn::StoreU(next, d, at);
+      sums[v] = hn::MulAdd(next, q, sums[v]);
+    }
+  }
+}
+
 // All rows of one sequence, for one head.
 struct ScanWork {
   const ScanArgs& args;
@@ -115,17 +143,8 @@ struct ScanWork {
         in[v] = hn::Mul(x, dt);
         sum[v] = hn::Mul(x, skip);
       }
-      for (uint32_t n = 0; n < args.state_dim; ++n) {
-        const auto bn = hn::Set(d, b[n]);
-        const auto cn = hn::Set(d, c[n]);
-        for (int v = 0; v < kCount; ++v) {
-          float* at = state + n * dim + v * lanes;
-          const auto next =
-              hn::MulAdd(bn, in[v], hn::Mul(hn::LoadU(d, at), decay));
-          hn::StoreU(next, d, at);
-          sum[v] = hn::MulAdd(next, cn, sum[v]);
-        }
-      }
+      UpdateState<kCount>(d, {state, args.state_dim, dim}, decay, b, c, in,
+                          sum);
       float* out = args.out + row * (args.heads * dim) + of_head;
       for (int v = 0; v < kCount; ++v) hn::StoreU(sum[v], d, out + v * lanes);
     }
@@ -169,17 +188,8 @@ struct DeltaWork {
         const auto value = hn::LoadU(d, args.v.Row(row) + of_head + v * lanes);
         delta[v] = hn::Mul(hn::Sub(value, delta[v]), beta);
       }
-      for (uint32_t i = 0; i < args.key_dim; ++i) {
-        const auto ki = hn::Set(d, k[i]);
-        const auto qi = hn::Set(d, q[i]);
-        for (int v = 0; v < kCount; ++v) {
-          float* at = state + i * dim + v * lanes;
-          const auto next =
-              hn::MulAdd(ki, delta[v], hn::Mul(hn::LoadU(d, at), decay));
-          hn::StoreU(next, d, at);
-          sum[v] = hn::MulAdd(next, qi, sum[v]);
-        }
-      }
+      UpdateState<kCount>(d, {state, args.key_dim, dim}, decay, k, q, delta,
+                          sum);
       float* out = args.out + row * (args.heads * dim) + of_head;
       for (int v = 0; v < kCount; ++v) hn::StoreU(sum[v], d, out + v * lanes);
     }
