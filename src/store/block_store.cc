@@ -102,21 +102,13 @@ void BlockStore::Touch(absl::Span<const BlockKey> keys) {
     Clock::Wall time = state_->index.NextUse(now);
     for (const BlockKey& key : keys) {
       const FileId id{kOwnDir, key};
-      const IndexEntry* entry = state_->index.Find(id);
-      if (entry == nullptr) {
+      if (state_->index.Find(id) == nullptr) {
         continue;
       }
-      // A file time in the future says nothing and is put right.
-      const Clock::Wall file_time = entry->file_time;
-      if (file_time > now ||
-          now - file_time >= state_->options.touch_interval) {
+      if (state_->MarkUsed(id, time, now)) {
         due.push_back(id);
       }
-      state_->index.SetLastUsed(id, time);
       time += Clock::Wall::duration(1);
-    }
-    for (const FileId& id : due) {
-      state_->index.SetFileTime(id, now);
     }
   }
   for (const FileId& id : due) {

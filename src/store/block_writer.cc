@@ -447,18 +447,8 @@ void BlockWriter::SyncDirectory(std::vector<Item>& items) {
 }
 
 void BlockWriter::Undo(const Item& item) {
-  const std::string& path = item.renamed ? item.final_path : item.temp_path;
-  if (path.empty()) {
-    return;
-  }
-  const absl::Status status = state_->parts.env->Unlink(path);
-  if (!status.ok() && !absl::IsNotFound(status)) {
-    state_->parts.logger->warn("cannot remove {}: {}", path, status.ToString());
-    const absl::StatusOr<FileInfo> info = state_->parts.env->Stat(path);
-    MutexLock lock(state_->mutex);
-    state_->index.AddLoose({path, info.ok() ? info->allocated : item.reserved,
-                            state_->parts.clock->WallNow()});
-  }
+  budget_.Discard(item.renamed ? item.final_path : item.temp_path,
+                  item.reserved);
 }
 
 void BlockWriter::Commit(std::vector<Item>& items) {

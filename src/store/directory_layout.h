@@ -25,6 +25,11 @@ inline bool IsTempName(std::string_view name) {
   return name.substr(0, kTempPrefix.size()) == kTempPrefix;
 }
 
+// The name of a file without its directory.
+inline std::string NameOf(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
 }  // namespace everwarm::store
 
 #endif  // EVERWARM_STORE_DIRECTORY_LAYOUT_H_

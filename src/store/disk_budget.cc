@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/units.h"
+#include "store/directory_layout.h"
 #include "store/header_reader.h"
 #include "store/session_file.h"
 
@@ -164,6 +165,21 @@ void DiskBudget::RemoveFile(const std::string& path, uint64_t bytes) {
   }
 }
 
+void DiskBudget::Discard(const std::string& path, uint64_t bytes) {
+  if (path.empty()) {
+    return;
+  }
+  const absl::Status status = state_.parts.env->Unlink(path);
+  if (status.ok() || absl::IsNotFound(status)) {
+    return;
+  }
+  state_.parts.logger->warn("cannot remove {}: {}", path, status.ToString());
+  const absl::StatusOr<FileInfo> info = state_.parts.env->Stat(path);
+  MutexLock lock(state_.mutex);
+  state_.index.AddLoose({path, info.ok() ? info->allocated : bytes,
+                         state_.parts.clock->WallNow()});
+}
+
 void DiskBudget::EnforceCap() {
   uint64_t over = 0;
   {
@@ -220,7 +236,7 @@ absl::Status DiskBudget::MakeDamagedDir() {
 void DiskBudget::SetAside(const std::string& path, uint64_t bytes,
                           const absl::Status& why) {
   Env& env = *state_.parts.env;
-  const std::string name = path.substr(path.rfind('/') + 1);
+  const std::string name = NameOf(path);
   const Clock::Wall now = state_.parts.clock->WallNow();
   const std::string to =
       absl::StrCat(state_.damaged_dir, "/", name, ".",

@@ -48,6 +48,11 @@ class DiskBudget {
   // Removes a file whose bytes are in limbo in the index.
   void RemoveFile(const std::string& path, uint64_t bytes);
 
+  // Removes what came of a write that is given up; nothing for an empty path.
+  // If it stays it counts as a loose file, of `bytes` where the disk does not
+  // say.
+  void Discard(const std::string& path, uint64_t bytes);
+
  private:
   struct Victim {
     std::string path;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "store/aligned_buffer.h"
+#include "store/directory_layout.h"
 
 namespace everwarm::store {
 namespace {
@@ -26,7 +27,7 @@ absl::StatusOr<BlockHeader> Decode(const std::string& path,
     return absl::DataLossError(absl::StrCat(
         "file has ", info.size, " bytes instead of ", header->file_bytes()));
   }
-  if (path.substr(path.rfind('/') + 1) != BlockFileName(header->identity.key)) {
+  if (NameOf(path) != BlockFileName(header->identity.key)) {
     return absl::DataLossError("file has another block's name");
   }
   return header;

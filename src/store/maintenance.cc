@@ -37,7 +37,7 @@ absl::StatusOr<std::vector<std::string>> ListModels(Env& env,
 }
 
 bool IsSessionPath(const std::string& path) {
-  return ParseSessionFileName(path.substr(path.rfind('/') + 1)).has_value();
+  return ParseSessionFileName(NameOf(path)).has_value();
 }
 
 absl::Status VerifyOne(Env& env, const std::string& path,

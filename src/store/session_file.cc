@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "base/block_geometry.h"
 #include "base/status_macros.h"
+#include "store/directory_layout.h"
 #include "store/file_fields.h"
 #include "xxhash.h"
 
@@ -129,7 +130,7 @@ absl::StatusOr<SessionFile> ReadSessionFile(Env& env, const std::string& path) {
   const std::array<MutableBytes, 1> whole = {buffer.first(info.size)};
   EW_ASSIGN_OR_RETURN(const size_t bytes, file->ReadAt(0, whole));
   EW_ASSIGN_OR_RETURN(SessionFile found, DecodeSession(whole[0].first(bytes)));
-  if (path.substr(path.rfind('/') + 1) != SessionFileName(found.record.id())) {
+  if (NameOf(path) != SessionFileName(found.record.id())) {
     return Damaged("under another one's name");
   }
   return found;

@@ -90,16 +90,12 @@ bool SessionWriter::Touch(const cache::RecordId& id) {
   const Clock::Wall now = state_->parts.clock->WallNow();
   {
     MutexLock lock(state_->mutex);
-    const IndexEntry* const entry = state_->index.Find(file);
-    if (entry == nullptr) {
+    if (state_->index.Find(file) == nullptr) {
       return false;
     }
-    const Clock::Wall file_time = entry->file_time;
-    state_->index.SetLastUsed(file, state_->index.NextUse(now));
-    if (file_time <= now && now - file_time < state_->options.touch_interval) {
+    if (!state_->MarkUsed(file, state_->index.NextUse(now), now)) {
       return true;
     }
-    state_->index.SetFileTime(file, now);
   }
   const absl::Status status =
       state_->parts.env->SetModified(state_->PathOf(file), now);
@@ -167,24 +163,10 @@ void SessionWriter::Commit(const Item& item) {
 }
 
 void SessionWriter::Undo(const Item& item) {
-  Env& env = *state_->parts.env;
-  const std::string path = item.renamed
-                               ? state_->PathOf({kOwnDir, SessionKey(item.id)})
-                               : item.temp_path;
-  const absl::Status removed =
-      path.empty() ? absl::OkStatus() : env.Unlink(path);
-  const bool left = !removed.ok() && !absl::IsNotFound(removed);
-  uint64_t bytes = item.reserved;
-  if (left) {
-    if (const auto info = env.Stat(path); info.ok()) {
-      bytes = info->allocated;
-    }
-  }
-  MutexLock lock(state_->mutex);
-  state_->index.Release(item.reserved);
-  if (left) {
-    state_->index.AddLoose({path, bytes, state_->parts.clock->WallNow()});
-  }
+  budget_.Discard(item.renamed ? state_->PathOf({kOwnDir, SessionKey(item.id)})
+                               : item.temp_path,
+                  item.reserved);
+  budget_.Release(item.reserved);
 }
 
 void SessionWriter::Remove(const std::vector<cache::RecordId>& records) {

@@ -51,6 +51,17 @@ std::string StoreState::PathOf(const FileId& id) const {
                                         : BlockFileName(id.key));
 }
 
+bool StoreState::MarkUsed(const FileId& id, Clock::Wall used, Clock::Wall now) {
+  const Clock::Wall file_time = index.Find(id)->file_time;
+  index.SetLastUsed(id, used);
+  // A file time in the future says nothing and is put right.
+  if (file_time <= now && now - file_time < options.touch_interval) {
+    return false;
+  }
+  index.SetFileTime(id, now);
+  return true;
+}
+
 void StoreState::AddEvents(std::vector<cache::TierEvent> new_events) {
   std::move(new_events.begin(), new_events.end(), std::back_inserter(events));
 }

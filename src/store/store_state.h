@@ -47,6 +47,10 @@ struct StoreState {
   std::function<void()> wake_up ABSL_GUARDED_BY(mutex);
 
   std::string PathOf(const FileId& id) const;
+  // The entry was used at `used`. True when its file's time is to follow: the
+  // caller sets it to `now`. Requires: the index has the entry.
+  bool MarkUsed(const FileId& id, Clock::Wall used, Clock::Wall now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   void AddEvents(std::vector<cache::TierEvent> new_events)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // After AddEvents(), without the lock.
