@@ -229,7 +229,18 @@ std::unique_ptr<Sequence> KvCache::Take(absl::Span<const TokenId> prompt,
   SequenceState& sequence = state->sequence;
   impl_->open.insert(&sequence);
   sequence.root = RootId(impl_->config.fingerprint, name_space);
-  impl_->taking.Begin(sequence, prompt);
+  impl_->taking.Begin(sequence, prompt, Purpose::kRequest);
+  return std::unique_ptr<Sequence>(new Sequence(std::move(state)));
+}
+
+std::unique_ptr<Sequence> KvCache::Preload(const NodeId& root,
+                                           absl::Span<const TokenId> tokens) {
+  auto state =
+      std::make_unique<Sequence::State>(impl_->parts.layout, impl_.get());
+  SequenceState& sequence = state->sequence;
+  impl_->open.insert(&sequence);
+  sequence.root = root;
+  impl_->taking.Begin(sequence, tokens, Purpose::kPreload);
   return std::unique_ptr<Sequence>(new Sequence(std::move(state)));
 }
 
@@ -419,6 +430,7 @@ CacheStats KvCache::stats() const {
   stats.tokens_asked = taken.tokens_asked;
   stats.tokens_from_ram = taken.tokens_from_ram;
   stats.tokens_from_tier = taken.tokens_from_tier;
+  stats.preloaded_tokens = taken.preloaded_tokens;
   stats.demoted_blocks = impl.retention.counters().demoted;
   stats.lost_blocks = impl.retention.counters().lost;
   stats.tail_copies = impl.tail_copies;

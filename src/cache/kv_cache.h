@@ -137,6 +137,7 @@ struct CacheStats {
   uint64_t tokens_asked = 0;
   uint64_t tokens_from_ram = 0;
   uint64_t tokens_from_tier = 0;
+  uint64_t preloaded_tokens = 0;
   uint64_t demoted_blocks = 0;  // left RAM, durable
   uint64_t lost_blocks = 0;     // left RAM, not durable
   uint64_t tail_copies = 0;
@@ -182,6 +183,12 @@ class KvCache {
   // to compute. Requires: prompt is not empty, ids are not negative.
   std::unique_ptr<Sequence> Take(absl::Span<const TokenId> prompt,
                                  std::string_view name_space);
+
+  // As Take(), for nobody: these tokens of a conversation are read into RAM as
+  // far as they are known, to the last one. Counts as no use, neither in the
+  // counters nor in the tier's order.
+  std::unique_ptr<Sequence> Preload(const NodeId& root,
+                                    absl::Span<const TokenId> tokens);
 
   // What is published of it from now on is the newest state of that session:
   // its blocks leave RAM after those of no session. A hint; it changes nothing

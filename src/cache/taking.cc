@@ -35,11 +35,15 @@ Waiting::Source& SourceOf(Waiting::Span& span, const Residency& residency) {
 
 }  // namespace
 
-void Taking::Begin(SequenceState& sequence, absl::Span<const TokenId> prompt) {
-  ++counters_.takes;
-  counters_.tokens_asked += prompt.size();
+void Taking::Begin(SequenceState& sequence, absl::Span<const TokenId> prompt,
+                   Purpose purpose) {
+  if (purpose == Purpose::kRequest) {
+    ++counters_.takes;
+    counters_.tokens_asked += prompt.size();
+  }
   sequence.waiting = std::make_unique<Waiting>();
   Waiting& waiting = *sequence.waiting;
+  waiting.purpose = purpose;
   waiting.prompt.assign(prompt.begin(), prompt.end());
   Walk(waiting, sequence.root, &sequence.reuse.matched);
   for (size_t g = 0; g < sequence.tables.size(); ++g) {
@@ -55,8 +59,10 @@ void Taking::Begin(SequenceState& sequence, absl::Span<const TokenId> prompt) {
       ++state.residency->plans;
     }
   }
-  // Something has to be left to compute.
-  Plan(sequence, static_cast<TokenPos>(prompt.size() - 1));
+  // Of a request, something has to be left to compute.
+  const size_t most =
+      purpose == Purpose::kRequest ? prompt.size() - 1 : prompt.size();
+  Plan(sequence, static_cast<TokenPos>(most));
 }
 
 void Taking::Walk(Waiting& waiting, const NodeId& root, TokenPos* matched) {
@@ -317,12 +323,20 @@ void Taking::Finish(SequenceState& sequence) {
     (span.from_tier ? reuse.tier : reuse.ram) += tokens;
   }
   reuse.cached = reuse.ram + reuse.tier;
-  counters_.hits += reuse.cached > 0 ? 1 : 0;
-  counters_.tokens_from_ram += reuse.ram;
-  counters_.tokens_from_tier += reuse.tier;
+  Count(waiting, reuse);
   TouchPath(waiting);
   UnpinSources(waiting);
   sequence.waiting.reset();
+}
+
+void Taking::Count(const Waiting& waiting, const Reuse& reuse) {
+  if (waiting.purpose == Purpose::kPreload) {
+    counters_.preloaded_tokens += reuse.tier;
+    return;
+  }
+  counters_.hits += reuse.cached > 0 ? 1 : 0;
+  counters_.tokens_from_ram += reuse.ram;
+  counters_.tokens_from_tier += reuse.tier;
 }
 
 void Taking::TouchPath(const Waiting& waiting) {
@@ -344,7 +358,7 @@ void Taking::TouchPath(const Waiting& waiting) {
     std::for_each(waiting.spans[s].sources.begin(),
                   waiting.spans[s].sources.end(), touch);
   }
-  if (!keys.empty()) {
+  if (!keys.empty() && waiting.purpose == Purpose::kRequest) {
     parts_.tier->Touch(keys);
   }
 }

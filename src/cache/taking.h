@@ -26,6 +26,12 @@
 
 namespace everwarm::cache {
 
+// What a sequence is taken for.
+enum class Purpose : uint8_t {
+  kRequest,
+  kPreload,  // KvCache::Preload()
+};
+
 // A sequence whose blocks are on their way.
 struct Waiting {
   // Where one group's block of a span comes from: mostly the node of exactly
@@ -49,6 +55,7 @@ struct Waiting {
     // Of kRecurrent groups, those that the prompt passes.
     std::vector<Source> states;
   };
+  Purpose purpose = Purpose::kRequest;
   std::vector<TokenId> prompt;
   std::vector<Span> spans;
   // Of the plan; only ever gets shorter.
@@ -67,6 +74,7 @@ class Taking {
     uint64_t tokens_asked = 0;
     uint64_t tokens_from_ram = 0;
     uint64_t tokens_from_tier = 0;
+    uint64_t preloaded_tokens = 0;
   };
   Taking(const Parts& parts, TokenTree& tree, TierCopies& copies, Loads& loads,
          Retention& retention)
@@ -79,7 +87,8 @@ class Taking {
   Taking& operator=(const Taking&) = delete;
 
   // `sequence` is new and has its root.
-  void Begin(SequenceState& sequence, absl::Span<const TokenId> prompt);
+  void Begin(SequenceState& sequence, absl::Span<const TokenId> prompt,
+             Purpose purpose);
   // It ends, ready or not; nothing waits for it any more.
   void Abandon(SequenceState& sequence);
 
@@ -118,6 +127,7 @@ class Taking {
   bool Read(SequenceState& sequence);
   void LeaveLoads(SequenceState& sequence);
   void Finish(SequenceState& sequence);
+  void Count(const Waiting& waiting, const Reuse& reuse);
   void TouchPath(const Waiting& waiting);
   void UnpinSources(Waiting& waiting);
 
