@@ -131,7 +131,7 @@ class World {
         Scheduler::Config{options_.context_size,
                           options_.max_batch,
                           options_.state_every,
-                          {3, options_.chunk}},
+                          {.max_prompt_tokens = options_.chunk}},
         Scheduler::Parts{&model_, cache_.get(), &clock_, NullLogger()});
   }
 

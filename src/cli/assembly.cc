@@ -205,9 +205,10 @@ absl::Status Assembly::StartEngine(const ModelOptions& options,
         return vocabulary->PieceWithControl(token);
       },
       engine::TokenHistory::Limits{});
-  for (cache::Conversation& conversation :
-       cache::LatestConversations(found.entries, kRememberedConversations)) {
-    history_->Remember(conversation.root, std::move(conversation.tokens));
+  std::vector<cache::Conversation> conversations =
+      cache::LatestConversations(found.entries, kRememberedConversations);
+  for (const cache::Conversation& conversation : conversations) {
+    history_->Remember(conversation.root, conversation.tokens);
   }
   text_front_ = std::make_unique<server::ModelTextFront>(
       vocabulary_.get(), chat_template_.get(), options.context, history_.get());
@@ -221,11 +222,14 @@ absl::Status Assembly::StartEngine(const ModelOptions& options,
   engine_config.prefill_chunk = options.prefill_chunk;
   engine_config.state_every = options.state_every;
   engine_config.max_slowdown = options.max_slowdown;
+  engine_config.max_gap = options.max_gap_ms;
+  engine_config.preload_bytes = options.preload_bytes;
   EW_RETURN_IF_ERROR(engine_config.Validate());
   engine_ = std::make_unique<engine::LocalEngine>(
       engine_config,
       engine::LocalEngine::Parts{model_.get(), token_text_.get(), cache_.get(),
-                                 tier_.get(), clock, logger, history_.get()});
+                                 tier_.get(), clock, logger, history_.get()},
+      std::move(conversations));
   return absl::OkStatus();
 }
 

@@ -35,6 +35,12 @@ absl::Status DurationOption(const char* name, const std::string& text,
   return absl::OkStatus();
 }
 
+// Without a wish of the user: a second of a slow disk, and room for what is
+// asked for next.
+uint64_t DefaultPreload(uint64_t target) {
+  return std::min(target / 4, uint64_t{1} << 30);
+}
+
 // Without a wish of the user: blocks that are not durable yet may pass the
 // target by this much.
 uint64_t DefaultHardCap(uint64_t target) {
@@ -88,6 +94,11 @@ void ModelOptions::Register(CLI::App& app) {
       "prompts of others are computed")
       ->check(CLI::Range(1.0, 1000.0))
       ->capture_default_str();
+  Add(app, "--max-gap", max_gap,
+      "How long one of 24 tokens of a running reply may take while prompts of "
+      "others are computed, where replies are so fast that this pays; 0: "
+      "never longer than --max-slowdown")
+      ->capture_default_str();
   Add(app, "--block-tokens", block_tokens,
       "Tokens of a block: 16, 32, 64, 128 or 256; a directory keeps blocks of "
       "each size apart")
@@ -104,6 +115,9 @@ void ModelOptions::Register(CLI::App& app) {
       "Most RAM for blocks, when many wait for the disk: beyond it the oldest "
       "of these are given up, and replies pause (default: --ram-cache and a "
       "quarter more, 256MiB at least)");
+  Add(app, "--preload", preload,
+      "RAM that the latest conversations are read into at the start, while "
+      "nobody asks; 0: none (default: a quarter of --ram-cache, 1GiB at most)");
   Add(app, "--demote-idle", demote_idle,
       "Blocks that are on the disk leave RAM when nobody has used them for so "
       "long; 0: never")
@@ -174,6 +188,7 @@ absl::Status ModelOptions::Resolve() {
       BytesOption("--ssd-min-free", ssd_min_free, &ssd_min_free_bytes));
   EW_RETURN_IF_ERROR(
       DurationOption("--demote-idle", demote_idle, &demote_idle_ms));
+  EW_RETURN_IF_ERROR(DurationOption("--max-gap", max_gap, &max_gap_ms));
   ram_hard_cap_bytes = DefaultHardCap(ram_cache_bytes);
   if (!ram_hard_cap.empty()) {
     EW_RETURN_IF_ERROR(
@@ -183,6 +198,15 @@ absl::Status ModelOptions::Resolve() {
     return absl::InvalidArgumentError(
         absl::StrCat("--ram-hard-cap ", ram_hard_cap,
                      " is less than --ram-cache ", ram_cache));
+  }
+  preload_bytes = DefaultPreload(ram_cache_bytes);
+  if (!preload.empty()) {
+    EW_RETURN_IF_ERROR(BytesOption("--preload", preload, &preload_bytes));
+  }
+  if (preload_bytes > ram_cache_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("--preload ", preload,
+                                                   " is more than --ram-cache ",
+                                                   ram_cache, " keeps"));
   }
   EW_RETURN_IF_ERROR(BytesOption("--scrub", scrub, &scrub_bytes_per_second));
   verify_reads = verify == "on";

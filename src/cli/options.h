@@ -27,8 +27,10 @@ struct ModelOptions {
   uint32_t prefill_chunk = 512;
   uint32_t state_every = 512;
   double max_slowdown = 3;
+  std::string max_gap = "250ms";
   std::string kv = "f16";
   std::string ram_cache = "4GiB";
+  std::string preload;       // empty: DefaultPreload()
   std::string ram_hard_cap;  // empty: a quarter more than the target
   std::string demote_idle = "300s";
   std::string cache_dir;  // empty: the user's cache directory; "off": none
@@ -41,8 +43,10 @@ struct ModelOptions {
   models::KvScheme kv_scheme;
   std::vector<uint32_t> cpu_list;
   uint64_t ram_cache_bytes = 0;
+  uint64_t preload_bytes = 0;
   uint64_t ram_hard_cap_bytes = 0;
   std::chrono::milliseconds demote_idle_ms{0};
+  std::chrono::milliseconds max_gap_ms{0};
   uint64_t ssd_cache_bytes = 0;
   uint64_t ssd_min_free_bytes = 0;
   uint64_t scrub_bytes_per_second = 0;

@@ -27,7 +27,7 @@ Scheduler::Config SchedulerConfig(const LocalEngine::Config& config,
   return {context_size,
           config.max_batch,
           config.state_every,
-          {config.max_slowdown, config.prefill_chunk}};
+          {config.max_slowdown, config.max_gap, config.prefill_chunk}};
 }
 
 }  // namespace
@@ -70,10 +70,15 @@ absl::Status LocalEngine::Config::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("a slowdown of ", max_slowdown, " is below 1"));
   }
+  if (max_gap < milliseconds(0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a gap of ", max_gap.count(), " ms is below 0"));
+  }
   return absl::OkStatus();
 }
 
-LocalEngine::LocalEngine(const Config& config, Parts parts)
+LocalEngine::LocalEngine(const Config& config, Parts parts,
+                         std::vector<cache::Conversation> latest)
     : config_(config),
       parts_(std::move(parts)),
       wake_up_(std::make_shared<WakeUp>()),
@@ -88,6 +93,11 @@ LocalEngine::LocalEngine(const Config& config, Parts parts)
         "the RAM for blocks holds {} tokens of one request: the context is cut "
         "from {} to that",
         context_size_, config_.context_size);
+  }
+  if (config_.preload_bytes > 0) {
+    preload_ = std::make_unique<cache::Preload>(
+        parts_.cache, std::move(latest),
+        cache::Preload::Options{config_.preload_bytes});
   }
   parts_.tier->SetWakeUp([wake_up = wake_up_] { wake_up->Notify(); });
   PublishStats();
@@ -253,6 +263,7 @@ void LocalEngine::Run() {
     scheduler_.DropCancelled(cancel_all_.load());
     const bool computing = scheduler_.Step();
     SettleWaits();
+    ContinuePreload(scheduler_.idle());
     PublishStats();
     bool quit = false;
     {
@@ -260,6 +271,7 @@ void LocalEngine::Run() {
       quit = quit_ && arrived_.empty() && arrived_flushes_.empty();
     }
     if (quit && scheduler_.idle() && flushes_.empty()) {
+      preload_.reset();
       scheduler_.endings().SendAll();
       return;
     }
@@ -281,9 +293,33 @@ void LocalEngine::TakeArrivals() {
     arrived_.pop_front();
   }
   for (FlushRuns::Call& call : arrived_flushes_) {
+    if (call.demote) {
+      // RAM is to be given back.
+      preload_.reset();
+    }
     flushes_.Add(std::move(call));
   }
   arrived_flushes_.clear();
+}
+
+void LocalEngine::ContinuePreload(bool idle) {
+  if (preload_ == nullptr) {
+    return;
+  }
+  if (!idle) {
+    preload_->Interrupt();
+  } else if (!preload_->Advance()) {
+    EndPreload();
+  }
+}
+
+void LocalEngine::EndPreload() {
+  if (const size_t finished = preload_->finished(); finished > 0) {
+    parts_.logger->info(
+        "the latest conversations are in RAM: {}, {} tokens of them read",
+        finished, parts_.cache->stats().preloaded_tokens);
+  }
+  preload_.reset();
 }
 
 void LocalEngine::SettleWaits() {

@@ -19,6 +19,8 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "cache/kv_cache.h"
+#include "cache/latest_conversations.h"
+#include "cache/preload.h"
 #include "cache/tier.h"
 #include "engine/engine.h"
 #include "engine/flush_runs.h"
@@ -61,6 +63,11 @@ class LocalEngine final : public Engine {
     // A running reply's time from token to token, while prompts are computed
     // beside it, may be so many times what it is otherwise.
     double max_slowdown = 3;
+    // And one of 24 of these times, where replies are fast, so long; 0: none.
+    std::chrono::milliseconds max_gap{250};
+    // RAM that the latest conversations are read into while nobody asks; 0:
+    // none are.
+    uint64_t preload_bytes = 0;
     // What a stop leaves to the disk, whatever became of its time.
     std::chrono::milliseconds least_stop_flush{10000};
     absl::Status Validate() const;
@@ -78,8 +85,10 @@ class LocalEngine final : public Engine {
   };
 
   // Requires: a valid config. Takes over the cache: from now on only the engine
-  // thread uses it.
-  LocalEngine(const Config& config, Parts parts);
+  // thread uses it. `latest`: conversations that a start-up scan found, the
+  // latest one last.
+  LocalEngine(const Config& config, Parts parts,
+              std::vector<cache::Conversation> latest = {});
   // Stops at once if Stop() was not called.
   ~LocalEngine() override;
 
@@ -99,6 +108,9 @@ class LocalEngine final : public Engine {
   void TakeArrivals();
   void SettleWaits();
   void PublishStats();
+  // Reads ahead while there is nothing to compute.
+  void ContinuePreload(bool idle);
+  void EndPreload();
 
   absl::Status CheckRequest(const Request& request) const;
   // Flushes with the demote and newest_first of `call`.
@@ -127,6 +139,8 @@ class LocalEngine final : public Engine {
   // Engine thread only.
   Scheduler scheduler_;
   FlushRuns flushes_;
+  // Null when it is done.
+  std::unique_ptr<cache::Preload> preload_;
 
   Mutex stop_mutex_;
   std::optional<FlushOutcome> stopped_ ABSL_GUARDED_BY(stop_mutex_);

@@ -245,8 +245,9 @@ std::vector<uint32_t> Scheduler::Plan() {
     candidates.push_back(candidate);
     places.push_back(i);
   }
-  const std::vector<uint32_t> planned =
-      PlanStep(candidates, {pacer_.PromptTokens(replies), block_tokens_});
+  const StepPacer::Allowance allowed = pacer_.Next(replies);
+  const std::vector<uint32_t> planned = PlanStep(
+      candidates, {allowed.prompt_tokens, allowed.whole_rests, block_tokens_});
   std::vector<uint32_t> counts(running_.size(), 0);
   for (size_t c = 0; c < places.size(); ++c) {
     counts[places[c]] = planned[c];

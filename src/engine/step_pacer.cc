@@ -13,10 +13,18 @@ constexpr uint32_t kMeasureEvery = 64;
 constexpr double kAimDown = 0.066;
 constexpr double kAimUp = 0.002;
 constexpr double kLowestAim = 0.5;
+// The part of `max_gap` that a long step aims at: a prompt gets dearer as it
+// gets on.
+constexpr double kLongAim = 0.95;
 // A prompt gets on by at least this, whatever it costs.
 constexpr uint32_t kFewestPromptTokens = 1;
-// The first step beside replies, before anything was measured.
+// The first step beside replies, before anything was measured, and the first
+// long one.
 constexpr uint32_t kFirstPromptTokens = 8;
+constexpr uint32_t kFirstOfMany = 64;
+// From here on a step has many prompt tokens: what does not depend on their
+// number is small then.
+constexpr uint32_t kMany = 32;
 // Weight of a new measurement.
 constexpr double kNew = 0.3;
 
@@ -34,34 +42,57 @@ std::optional<double> StepPacer::KnownAlone(uint32_t replies) const {
   return alone_[replies].ns;
 }
 
-uint32_t StepPacer::PromptTokens(uint32_t replies) const {
+// Prompts get at least two fifths of the time that way. Measured, small pieces
+// gave them about as much where replies took 13 ms (docs/decisions/0009).
+bool StepPacer::LongStepsPay(double alone) const {
+  return alone * (kLongEvery - 1) <=
+         1.5 * static_cast<double>(options_.max_gap.count());
+}
+
+uint32_t StepPacer::Tokens(double room, double ns_per_token,
+                           uint32_t first) const {
+  const double tokens = ns_per_token == 0
+                            ? first
+                            : std::min(std::max(0.0, room) / ns_per_token, 1e6);
+  return std::min(options_.max_prompt_tokens,
+                  std::max(kFewestPromptTokens, static_cast<uint32_t>(tokens)));
+}
+
+StepPacer::Allowance StepPacer::Next(uint32_t replies) {
+  long_step_ = false;
   if (replies == 0) {
-    return options_.max_prompt_tokens;
+    return {options_.max_prompt_tokens};
   }
   const std::optional<double> alone = KnownAlone(replies);
   if (!alone.has_value()) {
-    return 0;
+    return {};
   }
-  if (ns_per_prompt_token_ == 0) {
-    return std::min(kFirstPromptTokens, options_.max_prompt_tokens);
+  const bool long_steps = LongStepsPay(*alone);
+  if (long_steps && since_long_ + 1 >= kLongEvery) {
+    long_step_ = true;
+    const auto gap = static_cast<double>(options_.max_gap.count());
+    return {
+        Tokens(gap * kLongAim - *alone, ns_per_token_of_many_, kFirstOfMany)};
   }
   const double room = *alone * (options_.max_slowdown * aim_ - 1);
-  const double tokens = std::max(0.0, room) / ns_per_prompt_token_;
-  return std::min(options_.max_prompt_tokens,
-                  std::max(kFewestPromptTokens,
-                           static_cast<uint32_t>(std::min(tokens, 1e6))));
+  return {Tokens(room, ns_per_token_of_few_, kFirstPromptTokens), long_steps};
 }
 
 void StepPacer::Measured(uint32_t replies, uint32_t prompt_tokens,
                          std::chrono::nanoseconds time) {
+  const auto ns = static_cast<double>(time.count());
   if (replies == 0) {
+    if (prompt_tokens > 0) {
+      MeasuredPrompts(0, prompt_tokens, ns);
+    }
     return;
   }
   if (replies >= alone_.size()) {
     alone_.resize(replies + 1);
   }
   Alone& alone = alone_[replies];
-  const auto ns = static_cast<double>(time.count());
+  const bool late = alone.ns > 0 && ns > alone.ns * options_.max_slowdown;
+  since_long_ = late ? 0 : std::min(since_long_ + 1, kLongEvery);
   if (prompt_tokens == 0) {
     // Just after prompts the caches are cold: such a step takes longer than the
     // replies do by themselves.
@@ -76,12 +107,26 @@ void StepPacer::Measured(uint32_t replies, uint32_t prompt_tokens,
   after_prompts_ = true;
   ++alone.age;
   if (alone.ns > 0) {
-    // Never nothing: the next step would be far too large.
-    const double each =
-        std::max(ns - alone.ns, alone.ns * 0.01) / prompt_tokens;
-    ns_per_prompt_token_ = Blend(ns_per_prompt_token_, each);
-    aim_ += ns > alone.ns * options_.max_slowdown ? -kAimDown : kAimUp;
-    aim_ = std::clamp(aim_, kLowestAim, 1.0);
+    MeasuredPrompts(alone.ns, prompt_tokens, ns);
+    if (!long_step_) {
+      aim_ += late ? -kAimDown : kAimUp;
+      aim_ = std::clamp(aim_, kLowestAim, 1.0);
+    }
+  }
+}
+
+void StepPacer::MeasuredPrompts(double alone, uint32_t prompt_tokens,
+                                double ns) {
+  // Never nothing: the next step would be far too large.
+  const double each = std::max({ns - alone, alone * 0.01, 1.0}) / prompt_tokens;
+  if (prompt_tokens < kMany) {
+    ns_per_token_of_few_ = Blend(ns_per_token_of_few_, each);
+  } else {
+    // Behind a longer context all at once: a gap too long is worse than one
+    // too short.
+    ns_per_token_of_many_ = each > ns_per_token_of_many_
+                                ? each
+                                : Blend(ns_per_token_of_many_, each);
   }
 }
 

@@ -39,7 +39,8 @@ std::vector<uint32_t> PlanStep(absl::Span<const StepCandidate> candidates,
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (candidates[i].decoding) {
       counts[i] = 1;
-    } else {
+    } else if (!limits.whole_rests ||
+               candidates[i].left <= limits.prompt_tokens) {
       prompts.push_back(i);
     }
   }
@@ -58,13 +59,15 @@ std::vector<uint32_t> PlanStep(absl::Span<const StepCandidate> candidates,
     counts[i] += more;
     left -= more;
   };
-  if (prompts.front() != oldest) {
+  if (prompts.front() != oldest && !limits.whole_rests) {
     give(oldest, std::max(1u, left / kOldestShare));
   }
   for (const size_t i : prompts) {
     // A scrap of a step is worth its overhead only to who is done with it.
-    const bool useful = i == prompts.front() || left >= limits.block_tokens ||
-                        left >= candidates[i].left - counts[i];
+    const bool ends = left >= candidates[i].left - counts[i];
+    const bool useful =
+        ends || (!limits.whole_rests &&
+                 (i == prompts.front() || left >= limits.block_tokens));
     if (left > 0 && useful) {
       give(i, left);
     }

@@ -31,6 +31,8 @@ struct StepCandidate {
 struct StepLimits {
   // Of all prompts together.
   uint32_t prompt_tokens = 0;
+  // Only prompts whose end is within reach take part.
+  bool whole_rests = false;
   uint32_t block_tokens = 64;
 };
 

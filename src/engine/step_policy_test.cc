@@ -14,6 +14,7 @@ namespace everwarm::engine {
 namespace {
 
 using std::chrono::microseconds;
+using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using Counts = std::vector<uint32_t>;
 
@@ -24,7 +25,7 @@ StepCandidate PromptAt(TokenPos length, uint32_t left) {
   return {false, length, left};
 }
 Counts Plan(const std::vector<StepCandidate>& candidates, uint32_t limit) {
-  return PlanStep(candidates, {limit, kBlock});
+  return PlanStep(candidates, {limit, false, kBlock});
 }
 
 TEST(StepPolicyTest, EveryReplyHasItsTokenWhateverElseThereIs) {
@@ -73,6 +74,18 @@ TEST(StepPolicyTest, NoPieceGoesBeyondTheBorderThatOthersWaitFor) {
   EXPECT_EQ(Plan({leader}, 512), Counts({36}));
   leader.border = 300;
   EXPECT_EQ(Plan({leader}, 128), Counts({128}));
+}
+
+TEST(StepPolicyTest, BetweenLongStepsOnlyPromptsThatEndTakePart) {
+  const auto between = [](std::vector<StepCandidate> candidates,
+                          uint32_t limit) {
+    return PlanStep(candidates, {limit, true, kBlock});
+  };
+  EXPECT_EQ(between({Reply(10), PromptAt(0, 5000), PromptAt(640, 15)}, 20),
+            Counts({1, 0, 15}));
+  EXPECT_EQ(between({Reply(10), PromptAt(640, 15), PromptAt(640, 15)}, 20),
+            Counts({1, 15, 0}));
+  EXPECT_EQ(between({Reply(10), PromptAt(640, 21)}, 20), Counts({1, 0}));
 }
 
 TEST(StepPolicyTest, AColdPromptIsDoneAfterFourTimesItsOwnTimeAtMost) {
@@ -143,30 +156,35 @@ class Machine {
   std::mt19937 random_{3};
 };
 
+constexpr nanoseconds kNoLongSteps{0};
+
 TEST(StepPacerTest, WithoutRepliesAPromptHasTheWholeStep) {
-  StepPacer pacer({3, 512});
-  EXPECT_EQ(pacer.PromptTokens(0), 512u);
+  StepPacer pacer({});
+  EXPECT_EQ(pacer.Next(0).prompt_tokens, 512u);
 }
 
 TEST(StepPacerTest, RepliesAreMeasuredAloneBeforePromptsGoBesideThem) {
-  StepPacer pacer({3, 512});
-  EXPECT_EQ(pacer.PromptTokens(2), 0u);
-  pacer.Measured(2, 0, microseconds(8000));
-  EXPECT_GT(pacer.PromptTokens(2), 0u);
-  EXPECT_EQ(pacer.PromptTokens(3), 0u);
+  for (const nanoseconds gap : {kNoLongSteps, nanoseconds(milliseconds(250))}) {
+    StepPacer pacer({3, gap, 512});
+    EXPECT_EQ(pacer.Next(2).prompt_tokens, 0u);
+    pacer.Measured(2, 0, microseconds(8000));
+    EXPECT_GT(pacer.Next(2).prompt_tokens, 0u);
+    EXPECT_EQ(pacer.Next(3).prompt_tokens, 0u);
+  }
 }
 
-TEST(StepPacerTest, RepliesKeepTheirPaceAndPromptsGetTheRest) {
+TEST(StepPacerTest, WithoutLongStepsRepliesKeepTheirPaceAndPromptsGetTheRest) {
   for (const double slowdown : {1.5, 3.0, 10.0}) {
-    StepPacer pacer({slowdown, 512});
+    StepPacer pacer({slowdown, kNoLongSteps, 512});
     Machine machine(6000, 1500);
     const double alone = 6000 + 1500 * 2;
     uint32_t computed = 0;
     std::vector<double> gaps;
     for (int step = 0; step < 2000; ++step) {
-      const uint32_t tokens = pacer.PromptTokens(2);
-      computed += tokens;
-      gaps.push_back(machine.Step(pacer, 2, tokens) / alone);
+      const StepPacer::Allowance allowed = pacer.Next(2);
+      EXPECT_FALSE(allowed.whole_rests);
+      computed += allowed.prompt_tokens;
+      gaps.push_back(machine.Step(pacer, 2, allowed.prompt_tokens) / alone);
     }
     std::sort(gaps.begin(), gaps.end());
     EXPECT_LE(gaps[gaps.size() * 95 / 100], slowdown * 1.02) << slowdown;
@@ -176,44 +194,103 @@ TEST(StepPacerTest, RepliesKeepTheirPaceAndPromptsGetTheRest) {
   }
 }
 
+TEST(StepPacerTest, BesideFastRepliesPromptsGetMostOfTheTimeInFewLongSteps) {
+  StepPacer pacer({3, milliseconds(250), 512});
+  Machine machine(2000, 1000);
+  constexpr double kAlone = 2000 + 1000;
+  double time = 0;
+  double prompts = 0;
+  std::vector<double> gaps;
+  for (int step = 0; step < 2000; ++step) {
+    const StepPacer::Allowance allowed = pacer.Next(1);
+    // A cold prompt: it takes nothing of what is for rests only.
+    const uint32_t tokens = allowed.whole_rests ? 0 : allowed.prompt_tokens;
+    prompts += 1000 * tokens;
+    gaps.push_back(machine.Step(pacer, 1, tokens));
+    time += gaps.back();
+  }
+  std::sort(gaps.begin(), gaps.end());
+  EXPECT_LE(gaps[gaps.size() * 95 / 100], kAlone * 1.1);
+  EXPECT_LE(gaps.back(), 260e3);
+  EXPECT_GE(prompts / time, 1 / 1.4);
+}
+
+TEST(StepPacerTest, RepliesThatAreSlowHaveNoLongSteps) {
+  StepPacer pacer({3, milliseconds(250), 512});
+  pacer.Measured(1, 0, milliseconds(40));
+  EXPECT_FALSE(pacer.Next(1).whole_rests);
+  pacer.Measured(1, 8, milliseconds(80));
+  EXPECT_FALSE(pacer.Next(1).whole_rests);
+  EXPECT_LE(pacer.Next(1).prompt_tokens, 16u);
+}
+
+TEST(StepPacerTest, ALongStepIsOfALengthWhateverAPromptsTokensCost) {
+  StepPacer pacer({3, milliseconds(200), 512});
+  double us_each = 200;
+  double longest = 0;
+  for (int step = 0; step < 1000; ++step) {
+    const StepPacer::Allowance allowed = pacer.Next(1);
+    const uint32_t tokens = allowed.whole_rests ? 0 : allowed.prompt_tokens;
+    const double us = 3000 + us_each * tokens;
+    longest = std::max(longest, us);
+    pacer.Measured(1, tokens, microseconds(static_cast<int64_t>(us)));
+    // Behind more and more context.
+    us_each *= 1.002;
+  }
+  EXPECT_LE(longest, 205e3);
+  EXPECT_GE(longest, 150e3);
+}
+
+TEST(StepPacerTest, AStepThatWasLongByAccidentStandsForAPlannedOne) {
+  StepPacer pacer({3, milliseconds(250), 512});
+  pacer.Measured(1, 0, microseconds(3000));
+  ASSERT_FALSE(pacer.Next(1).whole_rests);
+  pacer.Measured(1, 0, milliseconds(20));
+  EXPECT_TRUE(pacer.Next(1).whole_rests);
+}
+
 TEST(StepPacerTest, APromptGetsOnHoweverSlowTheMachine) {
-  StepPacer pacer({1, 512});
+  StepPacer pacer({1, kNoLongSteps, 512});
   pacer.Measured(1, 0, microseconds(1000));
   pacer.Measured(1, 8, microseconds(90000));
-  EXPECT_GE(pacer.PromptTokens(1), 1u);
-  EXPECT_LE(pacer.PromptTokens(1), 8u);
+  EXPECT_GE(pacer.Next(1).prompt_tokens, 1u);
+  EXPECT_LE(pacer.Next(1).prompt_tokens, 8u);
 }
 
 TEST(StepPacerTest, ATimeAloneThatIsOldIsMeasuredAgain) {
-  StepPacer pacer({3, 512});
+  StepPacer pacer({3, kNoLongSteps, 512});
   pacer.Measured(1, 0, microseconds(1000));
   int steps = 0;
-  while (pacer.PromptTokens(1) > 0) {
+  while (pacer.Next(1).prompt_tokens > 0) {
     pacer.Measured(1, 8, microseconds(2500));
     ASSERT_LT(++steps, 1000);
   }
   EXPECT_GT(steps, 30);
   pacer.Measured(1, 0, microseconds(3000));
-  EXPECT_GT(pacer.PromptTokens(1), 0u);
+  EXPECT_GT(pacer.Next(1).prompt_tokens, 0u);
 }
 
 TEST(StepPacerTest, AStepJustAfterPromptsDoesNotMakeRepliesSlower) {
-  StepPacer pacer({3, 512});
+  StepPacer pacer({3, kNoLongSteps, 512});
   pacer.Measured(1, 0, microseconds(1000));
   pacer.Measured(1, 8, microseconds(2500));
-  const uint32_t before = pacer.PromptTokens(1);
+  const uint32_t before = pacer.Next(1).prompt_tokens;
   pacer.Measured(1, 0, microseconds(2000));
-  EXPECT_EQ(pacer.PromptTokens(1), before);
+  EXPECT_EQ(pacer.Next(1).prompt_tokens, before);
   // Two in a row are what they are.
   pacer.Measured(1, 0, microseconds(2000));
-  EXPECT_GT(pacer.PromptTokens(1), before);
+  EXPECT_GT(pacer.Next(1).prompt_tokens, before);
 }
 
 TEST(StepPacerTest, TimesOfNothingDoNotMakeStepsWithoutEnd) {
-  StepPacer pacer({3, 512});
-  pacer.Measured(1, 0, nanoseconds(0));
-  pacer.Measured(1, 8, nanoseconds(0));
-  EXPECT_LE(pacer.PromptTokens(1), 512u);
+  for (const nanoseconds gap : {kNoLongSteps, nanoseconds(milliseconds(250))}) {
+    StepPacer pacer({3, gap, 512});
+    pacer.Measured(0, 8, nanoseconds(0));
+    pacer.Measured(0, 64, nanoseconds(0));
+    pacer.Measured(1, 0, nanoseconds(0));
+    pacer.Measured(1, 8, nanoseconds(0));
+    EXPECT_LE(pacer.Next(1).prompt_tokens, 512u);
+  }
 }
 
 TEST(SharedPrefixesTest, KnowsHowFarPromptsOfOneNamespaceBeginAlike) {

@@ -106,6 +106,7 @@ Json StatsJson(const StatsInput& input) {
             {"tokens_asked", cache.tokens_asked},
             {"tokens_from_ram", cache.tokens_from_ram},
             {"tokens_from_ssd", cache.tokens_from_tier},
+            {"tokens_preloaded", cache.preloaded_tokens},
             {"durable_tokens", cache.durable_tokens},
             {"longest_durable_prefix_tokens", cache.longest_durable_prefix}}},
           {"ram_cache", RamJson(cache)},
