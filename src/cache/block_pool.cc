@@ -67,7 +67,7 @@ uint32_t BlockRef::shares() const {
 }
 
 BlockPool::BlockPool(std::vector<BlockGeometry> geometries)
-    : geometries_(std::move(geometries)) {
+    : geometries_(std::move(geometries)), group_bytes_(geometries_.size()) {
   for (const BlockGeometry& geometry : geometries_) {
     auto group = std::make_unique<Group>();
     group->index = static_cast<GroupIndex>(groups_.size());
@@ -123,6 +123,7 @@ BlockRef BlockPool::TakeSlot(Group& group) {
   block->cached_shares_ = 0;
   block->shares_.store(1, std::memory_order_relaxed);
   used_bytes_.fetch_add(group.slot_bytes);
+  group_bytes_[group.index].fetch_add(group.slot_bytes);
   return BlockRef(block);
 }
 
@@ -190,6 +191,7 @@ void BlockPool::Free(Block* block) {
   }
   --chunk.used;
   used_bytes_.fetch_sub(group.slot_bytes);
+  group_bytes_[group.index].fetch_sub(group.slot_bytes);
   if (chunk.used == 0) {
     unused = Retire(group, chunk);
   }

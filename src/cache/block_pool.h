@@ -104,8 +104,9 @@ class BlockPool {
   }
   size_t num_groups() const { return geometries_.size(); }
 
-  // Bytes of slots in use, by anybody.
+  // Bytes of slots in use, by anybody: of all groups, and of one.
   size_t used_bytes() const { return used_bytes_.load(); }
+  size_t used_bytes(GroupIndex group) const { return group_bytes_[group]; }
   // Bytes of mapped chunks; the rest beyond used_bytes() waits for reuse.
   size_t mapped_bytes() const { return mapped_bytes_.load(); }
 
@@ -130,6 +131,7 @@ class BlockPool {
   // Free slots that still hold memory of the system.
   size_t idle_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<size_t> used_bytes_{0};
+  std::vector<std::atomic<size_t>> group_bytes_;
   std::atomic<size_t> mapped_bytes_{0};
 };
 

@@ -83,9 +83,14 @@ TEST(DurabilityTest, EveryGroupMustHaveWhatItNeeds) {
   h.Generate(tokens);
   h.StoreAll();
   EXPECT_EQ(h.cache().DurabilityOf(tokens, "").tokens, 150);
+  // The window before 144 is still whole.
+  DropBlock(h, 1, 144);
+  h.cache().Poll();
+  EXPECT_EQ(h.cache().DurabilityOf(tokens, "").tokens, 144);
+  // No position has its window any more, although the full group has them all.
   DropBlock(h, 1, 128);
   h.cache().Poll();
-  EXPECT_EQ(h.cache().DurabilityOf(tokens, "").tokens, 128);
+  EXPECT_EQ(h.cache().DurabilityOf(tokens, "").tokens, 0);
 }
 
 TEST(DurabilityTest, WithoutATierNothingIsDurableOrPending) {

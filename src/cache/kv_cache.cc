@@ -14,6 +14,7 @@
 #include "cache/loads.h"
 #include "cache/parts.h"
 #include "cache/publication.h"
+#include "cache/resume.h"
 #include "cache/retention.h"
 #include "cache/sequence_state.h"
 #include "cache/sessions.h"
@@ -321,9 +322,9 @@ uint64_t KvCache::SequenceBytes(TokenPos length, TokenPos step_tokens) const {
     }
     uint64_t spans = (uint64_t{length} + block_tokens - 1) / block_tokens;
     if (group.kind == GroupKind::kWindow) {
-      // What ReleaseUnseen() keeps, the step's own and two ends of blocks.
-      const uint64_t kept = uint64_t{group.window} + block_tokens + step_tokens;
-      spans = std::min(spans, kept / block_tokens + 2);
+      // What is kept, the step's own and two ends of blocks.
+      spans = std::min<uint64_t>(spans, BlocksBehind(group, block_tokens) +
+                                            step_tokens / block_tokens + 2);
     }
     bytes += spans * group.geometry.slot_bytes();
   }
@@ -416,6 +417,10 @@ CacheStats KvCache::stats() const {
   }
   CacheStats stats;
   stats.ram_used_bytes = impl.parts.pool->used_bytes();
+  for (const LayerGroup& group : impl.parts.layout.groups) {
+    const auto index = static_cast<GroupIndex>(stats.groups.size());
+    stats.groups.push_back({group.name, impl.parts.pool->used_bytes(index)});
+  }
   stats.ram_mapped_bytes = impl.parts.pool->mapped_bytes();
   stats.ram_target_bytes = impl.config.ram_target_bytes;
   stats.ram_hard_cap_bytes = impl.config.ram_hard_cap_bytes;

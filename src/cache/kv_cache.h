@@ -78,11 +78,11 @@ class Sequence {
   absl::Span<const TokenId> tokens() const;
   const Reuse& reuse() const;
 
-  // Slot addresses by span index, valid until the next call of Reserve() or of
-  // the destructor. A window group's entries are null where released. A
-  // kRecurrent group has one entry: after Reserve(), the state at length(), all
-  // zero at position 0, which the sequence's next step reads and replaces by
-  // the one at its own end.
+  // Slot addresses by span index, valid until the next call of Reserve(),
+  // Append() or the destructor. A window group's entries are null where
+  // released. A kRecurrent group has one entry: after Reserve(), the state at
+  // length(), all zero at position 0, which the sequence's next step reads and
+  // replaces by the one at its own end.
   absl::Span<std::byte* const> blocks(GroupIndex group) const;
 
  private:
@@ -122,7 +122,12 @@ struct PrefixDurability {
 };
 
 struct CacheStats {
+  struct Group {
+    std::string name;
+    uint64_t ram_used_bytes = 0;
+  };
   uint64_t ram_used_bytes = 0;  // all slots, live and cached
+  std::vector<Group> groups;    // of these, each layer group's
   uint64_t ram_mapped_bytes = 0;
   uint64_t ram_target_bytes = 0;
   uint64_t ram_hard_cap_bytes = 0;
@@ -216,15 +221,16 @@ class KvCache {
   uint64_t hard_cap_bytes() const;
 
   // Makes room for `count` more tokens: allocates blocks, copies a tail that
-  // somebody else extended or may still read beyond, releases window blocks
-  // that no later position can see, makes states the sequence's own. On an
-  // error the sequence is as it was.
+  // somebody else extended or may still read beyond, makes states the
+  // sequence's own. On an error the sequence is as it was.
   // Errors: kResourceExhausted, no memory.
   // Requires: sequence.ready(); no step has failed in room reserved before,
   //           where there are kRecurrent groups.
   absl::Status Reserve(Sequence& sequence, TokenPos count);
 
-  // Their KV has been written at positions length() on: the sequence is longer.
+  // Their KV has been written at positions length() on: the sequence is longer,
+  // and lets go of window blocks that it cannot see from there: W and two spans
+  // of a group are left.
   // Requires: Reserve(sequence, at least tokens.size()) since the last Append;
   //           with kRecurrent groups, all tokens that were computed.
   void Append(Sequence& sequence, absl::Span<const TokenId> tokens);

@@ -163,6 +163,24 @@ class Driver {
                    live->name_space);
     harness_.cache().Append(sequence, First(next, used));
     EXPECT_EQ(harness_.Check(sequence, live->name_space), "");
+    if (used == reserved) {
+      CheckWindows(sequence);
+    }
+  }
+
+  // No more than the window and two spans, however long the step was.
+  void CheckWindows(const Sequence& sequence) {
+    const CacheLayout& layout = harness_.layout();
+    for (size_t g = 0; g < layout.groups.size(); ++g) {
+      if (layout.groups[g].kind == GroupKind::kWindow) {
+        const auto blocks = sequence.blocks(static_cast<GroupIndex>(g));
+        const auto held =
+            blocks.size() - static_cast<size_t>(std::count(
+                                blocks.begin(), blocks.end(), nullptr));
+        EXPECT_LE(held * layout.block_tokens,
+                  layout.groups[g].window + 2 * layout.block_tokens);
+      }
+    }
   }
 
   void Publish() {

@@ -192,8 +192,7 @@ TEST(KvCacheTest, WindowBlocksThatNoLaterPositionSeesAreReleased) {
     ASSERT_TRUE(h.Compute(*sequence, Range(1 + 10 * i, 10)).ok());
     EXPECT_EQ(h.Check(*sequence), "");
   }
-  ASSERT_TRUE(h.cache().Reserve(*sequence, 1).ok());
-  // What touches [1000 - 100 - 16, 1000): spans 55 to 62.
+  // Seven blocks behind the one that fills, span 62.
   EXPECT_EQ(sequence->blocks(1)[54], nullptr);
   EXPECT_NE(sequence->blocks(1)[55], nullptr);
   EXPECT_NE(sequence->blocks(0)[0], nullptr);
@@ -217,14 +216,10 @@ class LongContextTest : public testing::Test {
     const auto first = static_cast<TokenId>(1 + sequence.length());
     ASSERT_TRUE(h_.Compute(sequence, Range(first, count)).ok());
   }
-  // Tokens of the window group that the pool has room in use for, when the full
-  // group holds `length`.
-  size_t WindowTokens(TokenPos length) {
-    const auto& groups = h_.layout().groups;
-    const size_t full =
-        (length + kBlock - 1) / kBlock * groups[0].geometry.slot_bytes();
-    return (h_.pool().used_bytes() - full) / groups[1].geometry.slot_bytes() *
-           kBlock;
+  // Tokens of the window group that there is room in use for.
+  size_t WindowTokens() {
+    return h_.cache().stats().groups[1].ram_used_bytes /
+           h_.layout().groups[1].geometry.slot_bytes() * kBlock;
   }
   CacheHarness h_{Layout()};
 };
@@ -233,15 +228,45 @@ TEST_F(LongContextTest, AWindowGroupHoldsItsWindowAndTwoSpans) {
   constexpr TokenPos kStep = 512;
   const auto sequence = h_.Take(Range(1, 9000));
   while (sequence->length() < 8000) {
-    ASSERT_NO_FATAL_FAILURE(
-        Go(*sequence, std::min(kStep, 8000 - sequence->length())));
-    // And what the step writes.
-    ASSERT_LE(WindowTokens(sequence->length()), kWindow + 2 * kBlock + kStep);
+    const TokenPos step = std::min(kStep, 8000 - sequence->length());
+    // While a step runs, what it writes is there as well.
+    ASSERT_TRUE(h_.cache().Reserve(*sequence, step).ok());
+    ASSERT_LE(WindowTokens(), kWindow + 2 * kBlock + kStep);
+    ASSERT_NO_FATAL_FAILURE(Go(*sequence, step));
+    ASSERT_LE(WindowTokens(), kWindow + 2 * kBlock);
   }
   for (int i = 0; i < 200; ++i) {
     ASSERT_NO_FATAL_FAILURE(Go(*sequence, 1));
-    ASSERT_LE(WindowTokens(sequence->length()), kWindow + 2 * kBlock);
+    ASSERT_LE(WindowTokens(), kWindow + 2 * kBlock);
   }
+}
+
+TEST_F(LongContextTest, WhatIsPublishedAfterLargeStepsIsNoMoreThanThat) {
+  constexpr TokenPos kStep = 512;
+  auto sequence = h_.Take(Range(1, 9000));
+  // The last one is of 320 tokens.
+  while (sequence->length() < 8000) {
+    ASSERT_NO_FATAL_FAILURE(
+        Go(*sequence, std::min(kStep, 8000 - sequence->length())));
+  }
+  h_.cache().Publish(*sequence);
+  EXPECT_LE(WindowTokens(), kWindow + 2 * kBlock);
+  EXPECT_EQ(h_.Check(*sequence), "");
+  // Nor when nobody lives, nor on the disk.
+  sequence.reset();
+  EXPECT_LE(WindowTokens(), kWindow + 2 * kBlock);
+  h_.StoreAll();
+  const auto on_disk = [&](GroupIndex group) {
+    size_t blocks = 0;
+    for (const auto& [key, entry] : h_.tier().disk()) {
+      blocks += key.group == group ? 1 : 0;
+    }
+    return blocks;
+  };
+  EXPECT_EQ(on_disk(0), 8000 / kBlock);
+  EXPECT_LE(on_disk(1) * kBlock, kWindow + 2 * kBlock);
+  EXPECT_EQ(h_.TakeReady(Range(1, 8000))->length(), 7999);
+  EXPECT_EQ(h_.TakeReady(Range(1, 8000) + Range(20000, 9))->length(), 8000);
 }
 
 TEST_F(LongContextTest, OnlyTheWindowBeforeAPublishedPositionStays) {
@@ -255,8 +280,8 @@ TEST_F(LongContextTest, OnlyTheWindowBeforeAPublishedPositionStays) {
   }
   h_.StoreAll();
   sequence.reset();
-  // Two published positions, each with what the step that reached it had.
-  EXPECT_LE(WindowTokens(8000), 2 * (kWindow + 2 * kBlock + kStep));
+  // Two published positions.
+  EXPECT_LE(WindowTokens(), 2 * (kWindow + 2 * kBlock));
   std::set<TokenPos> stored;
   for (const auto& [key, entry] : h_.tier().disk()) {
     if (key.group == 1) stored.insert(entry.identity.start);
@@ -287,9 +312,9 @@ TEST(KvCacheTest, AWindowModelResumesOnlyWhereItsWindowIsThere) {
   const auto one_less = h.Take(Range(1, 399));
   EXPECT_EQ(one_less->length(), 398);
   EXPECT_EQ(h.Check(*one_less), "");
-  // The first position whose window is still there: from span 17 on, 272.
-  EXPECT_EQ(h.Take(Range(1, 371) + Range(900, 9))->length(), 371);
-  EXPECT_EQ(h.Take(Range(1, 370) + Range(900, 9))->length(), 0);
+  // The first position whose window is still there: from span 18 on, 288.
+  EXPECT_EQ(h.Take(Range(1, 387) + Range(900, 9))->length(), 387);
+  EXPECT_EQ(h.Take(Range(1, 386) + Range(900, 9))->length(), 0);
 }
 
 // B-37: the prompt boundary stays a resume point when the reply goes on from

@@ -302,21 +302,21 @@ TEST(KvCacheLoadTest, AFailedWindowReadGoesBackToAnEarlierPublishedPosition) {
   sequence = h.Take(Range(1, 610));
   EXPECT_EQ(sequence->length(), 600);
   for (const LoadRequest& load : h.tier().loads()) {
-    if (load.identity.key.group == 1 && load.identity.start == 576) {
+    if (load.identity.key.group == 1 && load.identity.start == 592) {
       h.tier().Drop(load.identity.key);
       break;
     }
   }
   h.tier().CompleteLoads();
   h.cache().Poll();
-  // 576 sees back to 477: stored, but not needed for 600.
+  // 592 sees back to 493: stored, but not needed for 600.
   EXPECT_FALSE(sequence->ready());
   h.tier().CompleteLoads();
   h.cache().Poll();
   EXPECT_TRUE(sequence->ready());
-  EXPECT_EQ(sequence->length(), 576);
+  EXPECT_EQ(sequence->length(), 592);
   EXPECT_EQ(h.Check(*sequence), "");
-  // Nothing of the window before 576: only the first turn's end is left.
+  // Nothing of the window before 592: only the first turn's end is left.
   sequence.reset();
   h.Restart();
   sequence = h.Take(Range(1, 610));

@@ -94,4 +94,8 @@ std::pair<uint32_t, uint32_t> NeededSpans(const LayerGroup& group,
           (resume_point - 1) / block_tokens + 1};
 }
 
+uint32_t BlocksBehind(const LayerGroup& group, uint32_t block_tokens) {
+  return group.window / block_tokens + 1;
+}
+
 }  // namespace everwarm::cache

@@ -109,6 +109,19 @@ TEST(ResumeTest, NeededSpansAreThoseTheResumePointSees) {
   EXPECT_EQ(NeededSpans(Recurrent(), kBlock, 34), Spans(0, 0));
 }
 
+TEST(ResumeTest, BlocksBehindAreEnoughToGoOnAndBoundedByTheWindow) {
+  for (uint32_t window = 1; window < 120; ++window) {
+    const LayerGroup group = Window(window);
+    const uint32_t behind = BlocksBehind(group, kBlock);
+    EXPECT_LE((behind + 1) * kBlock, window + 2 * kBlock);
+    const uint32_t fills = 20;
+    for (TokenPos p = fills * kBlock - 1; p < (fills + 1) * kBlock; ++p) {
+      const auto [first, end] = NeededSpans(group, kBlock, p);
+      EXPECT_TRUE(first == end || first + behind >= fills) << window;
+    }
+  }
+}
+
 // By the definition: is every position there that group sees from p?
 bool CanResume(const LayerGroup& group, GroupIndex g, TokenPos p,
                const std::vector<std::vector<uint32_t>>& spans,

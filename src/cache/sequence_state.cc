@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "cache/resume.h"
 #include "cache/taking.h"
 
 namespace everwarm::cache {
@@ -95,7 +96,6 @@ void SequenceState::Apply(absl::Span<const Need> needs,
     }
     table.Set(need.span, std::move(slots[i]));
   }
-  ReleaseUnseen();
   claimed_ = 0;
   if (count > 0) {
     claimed_ = length + count;
@@ -126,12 +126,9 @@ void SequenceState::ReleaseUnseen() {
     if (layout.groups[g].kind != GroupKind::kWindow) {
       continue;
     }
-    // One block more than is seen, so that the last published position, too,
-    // can be gone on from.
-    const TokenPos kept = layout.groups[g].window + layout.block_tokens;
+    const uint32_t kept = BlocksBehind(layout.groups[g], layout.block_tokens);
     BlockTable& table = tables[g];
-    while (kept < length &&
-           (table.released + 1) * layout.block_tokens <= length - kept) {
+    while (table.released + kept < length / layout.block_tokens) {
       table.Set(table.released++, BlockRef());
     }
   }
@@ -145,6 +142,7 @@ void SequenceState::Append(absl::Span<const TokenId> more) {
     claimed_ = 0;
   }
   tokens.insert(tokens.end(), more.begin(), more.end());
+  ReleaseUnseen();
 }
 
 }  // namespace everwarm::cache

@@ -75,11 +75,11 @@ class SequenceState {
   // Whether the states in the tables are those of the sequence's length. They
   // are not while somebody may be writing behind it.
   bool StatesAreCurrent() const { return claimed_ == 0; }
-  // Puts the slots, one per need, into the tables, releases what no later
-  // position sees, and claims the room.
+  // Puts the slots, one per need, into the tables and claims the room.
   void Apply(absl::Span<const Need> needs, std::vector<BlockRef> slots,
              TokenPos count, const BlockPool& pool);
 
+  // Releases what no later position sees.
   void Append(absl::Span<const TokenId> more);
 
   // The last tokens.size() % block_tokens tokens of the last block.

@@ -29,8 +29,18 @@ Json RequestsJson(const StatsInput& input) {
           {"open", input.open_requests}};
 }
 
+Json GroupsJson(const cache::CacheStats& stats) {
+  Json groups = Json::array();
+  for (const cache::CacheStats::Group& group : stats.groups) {
+    groups.push_back(
+        {{"name", group.name}, {"used_bytes", group.ram_used_bytes}});
+  }
+  return groups;
+}
+
 Json RamJson(const cache::CacheStats& stats) {
   return {{"used_bytes", stats.ram_used_bytes},
+          {"groups", GroupsJson(stats)},
           {"mapped_bytes", stats.ram_mapped_bytes},
           {"target_bytes", stats.ram_target_bytes},
           {"hard_cap_bytes", stats.ram_hard_cap_bytes},

@@ -61,6 +61,7 @@ TEST(StatsJsonTest, EveryCounterIsShownInItsGroup) {
   stats.waiting = 2;
   stats.prompt_tokens = 3;
   stats.cache.ram_used_bytes = 4;
+  stats.cache.groups = {{"full", 3}, {"window-512", 1}};
   stats.cache.tokens_from_tier = 5;
   stats.cache.longest_durable_prefix = 6;
   stats.cache.durable_tokens = 66;
@@ -88,6 +89,8 @@ TEST(StatsJsonTest, EveryCounterIsShownInItsGroup) {
   EXPECT_EQ(json["requests"]["open"], 10);
   EXPECT_EQ(json["tokens"]["prompt"], 3);
   EXPECT_EQ(json["ram_cache"]["used_bytes"], 4);
+  EXPECT_EQ(json["ram_cache"]["groups"], Json::parse(R"([
+    {"name":"full","used_bytes":3},{"name":"window-512","used_bytes":1}])"));
   EXPECT_EQ(json["cache"]["tokens_from_ssd"], 5);
   EXPECT_EQ(json["cache"]["longest_durable_prefix_tokens"], 6);
   EXPECT_EQ(json["cache"]["durable_tokens"], 66);

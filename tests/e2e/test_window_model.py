@@ -1,7 +1,7 @@
 """A model with sliding windows: a longer prompt is never cut back wrongly."""
 import pytest
 
-from everwarm import GEMMA, document
+from everwarm import BLOCK, GEMMA, document
 
 # Gemma 3 270M's window, in tokens.
 WINDOW = 512
@@ -39,3 +39,14 @@ def test_every_prefix_of_a_cached_prompt_gets_its_own_text(start, prompts):
         # All of them were asked before the kill, so each end is a resume point.
         assert answer.cached == len(tokens) - 1
     assert server.stats()["cache"]["tokens_from_ssd"] > 0
+
+
+def test_window_layers_hold_their_window_and_two_blocks(start):
+    """Although the prompt comes in steps of as many tokens as the window has."""
+    server = start(model=GEMMA)
+    answer = server.complete(server.tokens(document(2400, "otter"))[:4 * WINDOW + 10], 1)
+    assert answer.status == 200 and answer.cached == 0
+    used = {group["name"]: group["used_bytes"] for group in server.stats()["ram_cache"]["groups"]}
+    # 15 of 18 layers, one head of 256 for keys and for values, f16.
+    assert 0 < used["window"] <= (WINDOW + 2 * BLOCK) * 15 * 2 * 256 * 2
+    assert used["full"] >= 4 * WINDOW * 3 * 2 * 256 * 2
