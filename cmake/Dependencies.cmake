@@ -71,6 +71,12 @@ target_include_directories(ew_llama SYSTEM INTERFACE
   "${EVERWARM_LLAMA_SOURCE}/include")
 target_link_libraries(ew_llama INTERFACE llama_core ew_ggml)
 
+# Its parser of grammars, which the interface does not have.
+add_library(ew_llama_grammar INTERFACE)
+target_include_directories(ew_llama_grammar SYSTEM INTERFACE
+  "${EVERWARM_LLAMA_SOURCE}/src")
+target_link_libraries(ew_llama_grammar INTERFACE ew_llama)
+
 # JSON and HTTP come from the same tree, so that one version is linked.
 add_library(ew_json INTERFACE)
 target_include_directories(ew_json SYSTEM INTERFACE

@@ -12,6 +12,7 @@
 #include "json-schema-to-grammar.h"
 #include "llama.h"
 #include "models/deep_stack.h"
+#include "models/grammar_text.h"
 #include "models/quiet_log.h"
 
 namespace everwarm::models {
@@ -45,6 +46,11 @@ absl::StatusOr<SamplerPtr> MakeSampler(const llama_vocab* vocab,
   SamplerPtr sampler;
   std::string error;
   const auto make = [&] {
+    if (const absl::Status text = CheckGrammarText(vocab, spec.text);
+        !text.ok()) {
+      error = std::string(text.message());
+      return;
+    }
     try {
       if (spec.lazy) {
         std::vector<std::string> patterns = spec.trigger_patterns;

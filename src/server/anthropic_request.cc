@@ -263,7 +263,9 @@ absl::Status ReadOutput(const Json& body, models::ChatPrompt& prompt) {
   }
   if (const Json* format = FindField(*config, "format")) {
     EW_ASSIGN_OR_RETURN(prompt.json_schema,
-                        ReadReplyForm(*format, "output_config.format", false));
+                        ReadReplyForm(*format, {.field = "output_config.format",
+                                                .wrapped = false,
+                                                .always_strict = true}));
   }
   EW_ASSIGN_OR_RETURN(const std::optional<std::string> effort,
                       OptionalString(*config, "effort"));

@@ -147,6 +147,11 @@ TEST(AnthropicRequestTest, WhatIsWrongNamesItsField) {
       {"thinking", R"("thinking":true)"},
       {"output_config", R"("output_config":7)"},
       {"output_config.format", R"("output_config":{"format":{"type":"x"}})"},
+      {"output_config.format.schema",
+       R"("output_config":{"format":{"type":"json_schema",
+          "schema":{"type":"array","uniqueItems":true}}})"},
+      {"tools[0].input_schema", R"("tools":[{"name":"f","strict":true,
+          "input_schema":{"type":"object","minProperties":1}}])"},
       {"temperature", R"("temperature":"hot")"},
       {"stream", R"("stream":1)"},
   };

@@ -284,6 +284,45 @@ TEST(OpenAiRequestTest, CompletionsHaveTheSameFormsAndOneOnly) {
             "json_schema");
 }
 
+TEST(OpenAiRequestTest, AStrictSchemaIsHeldToInFullOrRefusedByItsPlace) {
+  const auto form = [](const std::string& schema, const std::string& strict) {
+    return ChatError(Chat(R"(,"response_format":{"type":"json_schema",
+        "json_schema":{"name":"x","schema":)" +
+                          schema + strict + "}}"));
+  };
+  const auto tool = [](const std::string& schema, const std::string& strict) {
+    return ChatError(Chat(R"(,"tools":[{"type":"function","function":{
+        "name":"f","parameters":)" +
+                          schema + strict + "}}]"));
+  };
+  const std::string schema =
+      R"({"type":"object","properties":{"a":{"not":{"type":"string"}}}})";
+  for (const auto& [error, param] :
+       {std::pair(form(schema, R"(,"strict":true)"),
+                  "response_format.json_schema.schema"),
+        {tool(schema, R"(,"strict":true)"), "tools[0].function.parameters"}}) {
+    EXPECT_EQ(error.http_status, 400);
+    EXPECT_EQ(error.param, param);
+    EXPECT_EQ(error.code, "invalid_json_schema");
+    for (const char* const word : {param, "'#/properties/a'", "'not'"}) {
+      EXPECT_NE(error.message.find(word), std::string::npos) << error.message;
+    }
+  }
+  for (const std::string strict :
+       {"", R"(,"strict":false)", R"(,"strict":null)"}) {
+    EXPECT_EQ(form(schema, strict).http_status, 200);
+    EXPECT_EQ(tool(schema, strict).http_status, 200);
+    // What is wrong stays wrong.
+    EXPECT_EQ(form(R"({"type":"x"})", strict).http_status, 400);
+    EXPECT_EQ(tool(R"({"type":"x"})", strict).http_status, 400);
+  }
+  EXPECT_EQ(form("{}", R"(,"strict":1)").param, "response_format.json_schema");
+  EXPECT_EQ(tool("{}", R"(,"strict":"yes")").param, "tools[0]");
+  EXPECT_EQ(TextError(Text(R"(,"json_schema":)" + schema)).http_status, 200);
+  EXPECT_EQ(TextError(Text(R"(,"json_schema":{"$ref":"#/a"})")).param,
+            "json_schema");
+}
+
 TEST(OpenAiRequestTest, ASchemaThatWouldCostTooMuchIsRefused) {
   std::string properties;
   for (int i = 0; i < 257; ++i) {

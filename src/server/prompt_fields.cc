@@ -46,6 +46,21 @@ bool HasTooManyProperties(const Json& schema) {
   return std::any_of(schema.begin(), schema.end(), HasTooManyProperties);
 }
 
+// Whether "strict" beside a schema asks for all of it.
+absl::StatusOr<models::SchemaUse> ReadStrict(const Json& holder,
+                                             const std::string& where) {
+  const Json* strict = FindField(holder, "strict");
+  if (strict != nullptr && !strict->is_boolean()) {
+    return InvalidRequest(absl::StrCat("'", where,
+                                       ".strict' must be true or false, and "
+                                       "is ",
+                                       Quoted(*strict)),
+                          where);
+  }
+  return strict != nullptr && *strict == true ? models::SchemaUse::kStrict
+                                              : models::SchemaUse::kBestEffort;
+}
+
 absl::StatusOr<models::ChatTool> ReadTool(const Json& value, ToolNames names,
                                           const std::string& where) {
   if (!value.is_object()) {
@@ -93,10 +108,15 @@ absl::StatusOr<models::ChatTool> ReadTool(const Json& value, ToolNames names,
   }
   tool.parameters = R"({"type":"object","properties":{}})";
   const Json* schema = FindField(*function, names.schema);
+  EW_ASSIGN_OR_RETURN(const models::SchemaUse use,
+                      ReadStrict(*function, where));
   if (schema != nullptr && !(schema->is_object() && schema->empty())) {
     EW_ASSIGN_OR_RETURN(
         tool.parameters,
-        ReadSchema(*schema, absl::StrCat(where, ".", names.schema)));
+        ReadSchema(*schema,
+                   absl::StrCat(where, names.wrapped ? ".function." : ".",
+                                names.schema),
+                   use));
   }
   return tool;
 }
@@ -210,7 +230,8 @@ void SetEffort(const std::string& effort, models::ChatPrompt& prompt) {
 }
 
 absl::StatusOr<std::string> ReadSchema(const Json& schema,
-                                       const std::string& name) {
+                                       const std::string& name,
+                                       models::SchemaUse use) {
   if (!schema.is_object()) {
     return InvalidRequest(
         absl::StrCat("'", name, "' must be a JSON schema, an object, and is ",
@@ -230,11 +251,17 @@ absl::StatusOr<std::string> ReadSchema(const Json& schema,
                      kMaxProperties, " properties"),
         name);
   }
-  return text;
+  absl::StatusOr<std::string> followable = models::FollowableSchema(text, use);
+  if (!followable.ok()) {
+    return InvalidRequest(absl::StrCat("'", name, "' cannot be followed: ",
+                                       followable.status().message()),
+                          name, "invalid_json_schema");
+  }
+  return followable;
 }
 
-absl::StatusOr<std::string> ReadReplyForm(const Json& form, const char* name,
-                                          bool wrapped) {
+absl::StatusOr<std::string> ReadReplyForm(const Json& form, FormNames names) {
+  const char* const name = names.field;
   const Json* type = form.is_object() ? FindField(form, "type") : nullptr;
   if (type == nullptr || !type->is_string()) {
     return InvalidRequest(
@@ -253,23 +280,28 @@ absl::StatusOr<std::string> ReadReplyForm(const Json& form, const char* name,
                      Quoted(*type)),
         name);
   }
-  const Json* holder = wrapped ? FindField(form, "json_schema") : &form;
+  const Json* holder = names.wrapped ? FindField(form, "json_schema") : &form;
   if (holder == nullptr || !holder->is_object()) {
     return InvalidRequest(
         absl::StrCat("'", name, ".json_schema' must be an object"), name);
+  }
+  const std::string where =
+      absl::StrCat(name, names.wrapped ? ".json_schema" : "");
+  EW_ASSIGN_OR_RETURN(models::SchemaUse use, ReadStrict(*holder, where));
+  if (names.always_strict) {
+    use = models::SchemaUse::kStrict;
   }
   const Json* schema = FindField(*holder, "schema");
   if (schema == nullptr) {
     return std::string(kAnyObject);
   }
-  return ReadSchema(*schema, absl::StrCat(name, " schema"));
+  return ReadSchema(*schema, absl::StrCat(where, ".schema"), use);
 }
 
 absl::StatusOr<ReplyFields> ReadReplyFields(const Json& body) {
   ReplyFields fields;
   if (const Json* form = FindField(body, "response_format")) {
-    EW_ASSIGN_OR_RETURN(fields.json_schema,
-                        ReadReplyForm(*form, "response_format", true));
+    EW_ASSIGN_OR_RETURN(fields.json_schema, ReadReplyForm(*form, {}));
   }
   if (const Json* schema = FindField(body, "json_schema")) {
     if (!fields.json_schema.empty()) {
@@ -277,7 +309,9 @@ absl::StatusOr<ReplyFields> ReadReplyFields(const Json& body) {
           "'json_schema' cannot be combined with 'response_format'",
           "json_schema");
     }
-    EW_ASSIGN_OR_RETURN(fields.json_schema, ReadSchema(*schema, "json_schema"));
+    EW_ASSIGN_OR_RETURN(
+        fields.json_schema,
+        ReadSchema(*schema, "json_schema", models::SchemaUse::kBestEffort));
   }
   EW_ASSIGN_OR_RETURN(fields.grammar, ReadGrammar(body));
   if (!fields.grammar.empty() && !fields.json_schema.empty()) {

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "models/chat_prompt.h"
+#include "models/json_schema.h"
 #include "server/json_text.h"
 
 namespace everwarm::server {
@@ -39,11 +40,18 @@ absl::Status ReadToolChoice(const Json& body, bool wrapped,
 // The same for one tool by name.
 absl::Status RequireTool(const std::string& name, models::ChatPrompt& prompt);
 
-// {"type": "text" | "json_object" | "json_schema", ...}; the schema lies beside
-// the type, or in "json_schema" if `wrapped`. Returns the schema as text;
-// empty: the reply is free.
-absl::StatusOr<std::string> ReadReplyForm(const Json& form, const char* name,
-                                          bool wrapped);
+// Where an API's form of a reply lies.
+struct FormNames {
+  const char* field = "response_format";
+  // The schema is in "json_schema", or beside the type.
+  bool wrapped = true;
+  // Schemas are strict; otherwise if "strict" beside them says so.
+  bool always_strict = false;
+};
+
+// {"type": "text" | "json_object" | "json_schema", ...}. Returns the schema as
+// text; empty: the reply is free.
+absl::StatusOr<std::string> ReadReplyForm(const Json& form, FormNames names);
 
 // The fields "response_format", "json_schema" and "grammar" of OpenAI's chat
 // and completions, of which a body may have one.
@@ -56,9 +64,11 @@ absl::StatusOr<ReplyFields> ReadReplyFields(const Json& body);
 // How much to think, as templates know it; "none": not at all.
 void SetEffort(const std::string& effort, models::ChatPrompt& prompt);
 
-// A schema that is an object and small enough to be followed.
+// A schema that is an object, small enough and followed as far as `use` asks
+// for (models/json_schema.h); as text. `name` is the field it comes from.
 absl::StatusOr<std::string> ReadSchema(const Json& schema,
-                                       const std::string& name);
+                                       const std::string& name,
+                                       models::SchemaUse use);
 
 }  // namespace everwarm::server
 

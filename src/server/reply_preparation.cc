@@ -108,6 +108,22 @@ absl::StatusOr<std::string> CompletionGrammar(
   return models::JsonSchemaGrammar(request.form.json_schema);
 }
 
+// `own`: the client wrote it; otherwise it was made of schemas.
+absl::StatusOr<std::shared_ptr<const models::Grammar>> Compile(
+    const Service& service, const models::GrammarSpec& spec, bool own) {
+  auto grammar = service.text_front().CompileGrammar(spec);
+  if (absl::IsInvalidArgument(grammar.status())) {
+    const absl::string_view message = grammar.status().message();
+    return own ? InvalidRequest(absl::StrCat("'grammar': ", message), "grammar")
+               : InvalidRequest(
+                     absl::StrCat("no grammar can be made of the JSON schemas "
+                                  "of the reply and its tools: ",
+                                  message),
+                     "", "invalid_json_schema");
+  }
+  return grammar;
+}
+
 }  // namespace
 
 absl::StatusOr<PreparedReplies> PrepareChat(const Service& service,
@@ -128,8 +144,8 @@ absl::StatusOr<PreparedReplies> PrepareChat(const Service& service,
         TokensBefore(service, request.prompt, rendered.cue_bytes);
   }
   if (rendered.grammar) {
-    EW_ASSIGN_OR_RETURN(request.grammar,
-                        service.text_front().CompileGrammar(*rendered.grammar));
+    EW_ASSIGN_OR_RETURN(request.grammar, Compile(service, *rendered.grammar,
+                                                 !prompt.grammar.empty()));
   }
   EW_RETURN_IF_ERROR(
       ShowControlTokens(service, rendered.shown_control_texts, request));
@@ -144,8 +160,8 @@ absl::StatusOr<PreparedReplies> PrepareCompletions(const Service& service,
   std::shared_ptr<const models::Grammar> grammar;
   EW_ASSIGN_OR_RETURN(const std::string text, CompletionGrammar(request));
   if (!text.empty()) {
-    EW_ASSIGN_OR_RETURN(grammar,
-                        service.text_front().CompileGrammar({.text = text}));
+    EW_ASSIGN_OR_RETURN(grammar, Compile(service, {.text = text},
+                                         request.form.json_schema.empty()));
   }
   PreparedReplies prepared;
   for (CompletionPrompt& prompt : request.prompts) {

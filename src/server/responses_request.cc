@@ -159,8 +159,9 @@ absl::Status ReadForm(const Json& body, models::ChatPrompt& prompt) {
     return InvalidRequest("'text' must be an object", "text");
   }
   if (const Json* format = FindField(*text, "format")) {
-    EW_ASSIGN_OR_RETURN(prompt.json_schema,
-                        ReadReplyForm(*format, "text.format", false));
+    EW_ASSIGN_OR_RETURN(
+        prompt.json_schema,
+        ReadReplyForm(*format, {.field = "text.format", .wrapped = false}));
   }
   return absl::OkStatus();
 }

@@ -81,9 +81,12 @@ def test_nothing_that_was_said_is_in_the_log(start, cache_dir):
         assert server.request("POST", path, {**body, "tools": [{"type": MARK, "name": MARK}]}).status == 400, path
     tool = {"type": "function", "function": {"name": MARK, "parameters": {"type": "object"}}}
     assert server.chat([{"role": "user", "content": said}], 4, tools=[tool]).status == 200
-    for schema in ({"type": MARK}, {"type": "string", "pattern": f"^({MARK}$"}, {"enum": [MARK]}):
+    for schema in ({"type": MARK}, {"type": "string", "pattern": f"^({MARK}$"}, {"enum": [MARK]},
+                   {"type": "string", "pattern": f"(?={MARK})"}, {"type": "string", "pattern": f"^{MARK}\\b$"}):
         server.chat([{"role": "user", "content": said}], 4, response_format={
             "type": "json_schema", "json_schema": {"name": MARK, "schema": schema}})
+    for grammar in (f"root ::= {MARK}", f"root {MARK}", f"root ::= [{MARK}"):
+        assert server.complete(said, 4, grammar=grammar).status == 400
     for body in (b'{"prompt": "' + MARK.encode(), b'{"prompt": "' + MARK.encode() + b'\xff"}',
                  b'{"prompt": {"' + MARK.encode() + b'": 1}}', MARK.encode()):
         assert server.request("POST", "/v1/completions", body).status == 400
