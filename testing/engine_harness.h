@@ -97,7 +97,7 @@ inline cache::KvCache::Config CacheConfigFor(const models::Model& model,
                                              uint64_t target_bytes,
                                              uint64_t hard_cap_bytes) {
   cache::KvCache::Config config;
-  config.layout = CacheLayoutOf(model);
+  config.layout = CacheLayoutOf(model).value();
   config.ram_target_bytes = target_bytes;
   config.ram_hard_cap_bytes = hard_cap_bytes;
   return config;

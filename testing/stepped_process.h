@@ -30,7 +30,7 @@ class SteppedProcess {
  public:
   SteppedProcess(models::Model* model, const std::string& dir) : model_(model) {
     cache::KvCache::Config config;
-    config.layout = engine::CacheLayoutOf(*model);
+    config.layout = engine::CacheLayoutOf(*model).value();
     std::vector<BlockGeometry> geometries;
     std::vector<store::GroupScheme> schemes;
     for (const models::ModelGroup& group : model->groups()) {

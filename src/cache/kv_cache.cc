@@ -219,6 +219,8 @@ KvCache::KvCache(Config config, BlockPool* pool, Tier* tier, const Clock* clock,
 
 KvCache::~KvCache() = default;
 
+const CacheLayout& KvCache::layout() const { return impl_->config.layout; }
+
 void KvCache::Adopt(std::vector<TierEntry> entries) {
   impl_->adoption.Adopt(std::move(entries));
 }

@@ -179,6 +179,8 @@ class KvCache {
           Logger logger);
   ~KvCache();
 
+  const CacheLayout& layout() const;
+
   // Takes over what a start-up scan found. Entries may come in any order; those
   // whose parent is unknown wait for it.
   void Adopt(std::vector<TierEntry> entries);

@@ -75,6 +75,8 @@ absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Build(
         "trained for",
         options.context, info.train_context);
   }
+  EW_ASSIGN_OR_RETURN(cache::CacheLayout layout,
+                      engine::CacheLayoutOf(*assembly->model_));
   assembly->DescribeKv(options, logger);
   Fingerprint fingerprint;
   if (options.cache_dir != "off") {
@@ -83,7 +85,8 @@ absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Build(
   }
   EW_ASSIGN_OR_RETURN(Found found,
                       assembly->OpenTier(options, fingerprint, clock, logger));
-  EW_RETURN_IF_ERROR(assembly->StartEngine(options, fingerprint,
+  EW_RETURN_IF_ERROR(assembly->StartEngine(options,
+                                           {fingerprint, std::move(layout)},
                                            std::move(found), clock, logger));
   return assembly;
 }
@@ -188,11 +191,11 @@ absl::StatusOr<Assembly::Found> Assembly::OpenTier(
 }
 
 absl::Status Assembly::StartEngine(const ModelOptions& options,
-                                   const Fingerprint& fingerprint, Found found,
+                                   Identity identity, Found found,
                                    const Clock* clock, const Logger& logger) {
   cache::KvCache::Config config;
-  config.fingerprint = fingerprint;
-  config.layout = engine::CacheLayoutOf(*model_);
+  config.fingerprint = identity.fingerprint;
+  config.layout = std::move(identity.layout);
   config.ram_target_bytes = options.ram_cache_bytes;
   config.ram_hard_cap_bytes = options.ram_hard_cap_bytes;
   config.demote_idle = options.demote_idle_ms;
@@ -200,7 +203,7 @@ absl::Status Assembly::StartEngine(const ModelOptions& options,
   cache_ = std::make_unique<cache::KvCache>(std::move(config), pool_.get(),
                                             tier_.get(), clock, logger);
   history_ = std::make_unique<engine::TokenHistory>(
-      fingerprint,
+      identity.fingerprint,
       [vocabulary = vocabulary_.get()](TokenId token) {
         return vocabulary->PieceWithControl(token);
       },

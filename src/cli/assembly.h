@@ -59,9 +59,14 @@ class Assembly {
   absl::StatusOr<Fingerprint> Identify(const ModelOptions& options,
                                        const Clock* clock,
                                        const Logger& logger);
-  absl::Status StartEngine(const ModelOptions& options,
-                           const Fingerprint& fingerprint, Found found,
-                           const Clock* clock, const Logger& logger);
+  // Of what the cache's blocks are.
+  struct Identity {
+    Fingerprint fingerprint;
+    cache::CacheLayout layout;
+  };
+  absl::Status StartEngine(const ModelOptions& options, Identity identity,
+                           Found found, const Clock* clock,
+                           const Logger& logger);
 
   // Each outlives those below it.
   std::unique_ptr<models::Vocabulary> vocabulary_;

@@ -4,11 +4,13 @@
 #include <cstdlib>
 #include <thread>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/cpu_list.h"
 #include "base/status_macros.h"
 #include "base/units.h"
 #include "cli/kv_config.h"
+#include "engine/publication_points.h"
 
 namespace everwarm::cli {
 namespace {
@@ -58,6 +60,16 @@ CLI::Option* Add(CLI::App& app, const std::string& name, T& value,
   return app.add_option(name, value, help)->envname(variable);
 }
 
+// Empty: there is none.
+std::string StateEveryProblem(const std::string& text) {
+  uint32_t tokens = 0;
+  if (absl::SimpleAtoi(text, &tokens) && engine::MayBeStateEvery(tokens)) {
+    return "";
+  }
+  return absl::StrCat(text, " is not a power of two from ",
+                      engine::kLeastStateEvery, " on, and not 0");
+}
+
 void AddCacheDir(CLI::App& app, std::string& cache_dir) {
   Add(app, "--cache-dir", cache_dir,
       "The directory (default: $XDG_CACHE_HOME/everwarm or "
@@ -87,7 +99,7 @@ void ModelOptions::Register(CLI::App& app) {
   Add(app, "--state-every", state_every,
       "Tokens between two states that a recurrent model keeps on its way, from "
       "which an edited prompt goes on; a power of two, 64 at least, 0: none")
-      ->check(CLI::Range(0u, 1u << 24))
+      ->check(StateEveryProblem, "UINT in {0, 64, 128, 256, ...}")
       ->capture_default_str();
   Add(app, "--max-slowdown", max_slowdown,
       "How many times as long running replies may take for a token while "

@@ -3,11 +3,11 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "engine/publication_points.h"
 
 namespace everwarm::engine {
 namespace {
@@ -19,8 +19,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kIdleTick{1000};
 // The same while somebody waits for the disk.
 constexpr milliseconds kFlushTick{20};
-// States are much larger than the tokens between them are worth below this.
-constexpr uint32_t kLeastStateEvery = 64;
 
 Scheduler::Config SchedulerConfig(const LocalEngine::Config& config,
                                   uint32_t context_size) {
@@ -60,8 +58,7 @@ absl::Status LocalEngine::Config::Validate() const {
     return absl::InvalidArgumentError(
         "batch and prefill sizes must be at least 1");
   }
-  if (state_every != 0 &&
-      (state_every < kLeastStateEvery || !std::has_single_bit(state_every))) {
+  if (!MayBeStateEvery(state_every)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "states every ", state_every, " tokens: not a power of two from ",
         kLeastStateEvery, " on, and not 0"));

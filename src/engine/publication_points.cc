@@ -1,6 +1,7 @@
 #include "engine/publication_points.h"
 
 #include <algorithm>
+#include <bit>
 #include <initializer_list>
 
 namespace everwarm::engine {
@@ -20,6 +21,11 @@ bool FarFrom(TokenPos position, TokenPos other) {
 }
 
 }  // namespace
+
+bool MayBeStateEvery(TokenPos tokens) {
+  return tokens == 0 ||
+         (tokens >= kLeastStateEvery && std::has_single_bit(tokens));
+}
 
 PublicationPoints::PublicationPoints(const cache::CacheLayout& layout,
                                      TokenPos state_every)

@@ -23,6 +23,11 @@
 
 namespace everwarm::engine {
 
+// Tokens that may be between two states: none (0: no states there), or a power
+// of two, since states are much larger than what fewer tokens are worth.
+inline constexpr TokenPos kLeastStateEvery = 64;
+bool MayBeStateEvery(TokenPos tokens);
+
 class PublicationPoints {
  public:
   // Of one prompt. Positions, from the start.

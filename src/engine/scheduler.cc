@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "engine/cache_layout.h"
 #include "engine/step_policy.h"
 
 namespace everwarm::engine {
@@ -41,8 +40,8 @@ auto PlaceOf(Entries& entries, uint64_t arrival) {
 Scheduler::Scheduler(const Config& config, Parts parts)
     : config_(config),
       parts_(std::move(parts)),
-      block_tokens_(CacheLayoutOf(*parts_.model).block_tokens),
-      points_(CacheLayoutOf(*parts_.model), config.state_every),
+      block_tokens_(parts_.cache->layout().block_tokens),
+      points_(parts_.cache->layout(), config.state_every),
       endings_(parts_.cache, parts_.clock),
       pacer_(config.pace) {}
 

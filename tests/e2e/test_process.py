@@ -1,4 +1,5 @@
 """The process: options, files it cannot use, ports, and how it ends."""
+import dataclasses
 import os
 import pathlib
 import shutil
@@ -34,6 +35,8 @@ def assert_one_clear_line(result, *words):
     (["--ram-cache", "4 bananas"], "--ram-cache"),
     (["--block-tokens", "63"], "--block-tokens"),
     (["--kv", "f64"], "--kv"),
+    (["--state-every", "100"], "--state-every: 100 is not a power of two"),
+    (["--state-every", "32"], "--state-every: 32"),
     (["--port", "70000"], "port"),
     (["--shutdown-timeout", "soon"], "--shutdown-timeout"),
     (["--host", "192.0.2.1", "--api-key", "k"], "192.0.2.1"),
@@ -93,6 +96,14 @@ def test_a_damaged_model_of_any_architecture_is_one_clear_line(tmp_path, archite
     for content, word in ((whole[:-1000], "cut short"), (whole.replace(b"blk.0.attn_norm.", b"blk.0.attn_mron."), "blk.0.attn_norm.weight")):
         path.write_bytes(content)
         assert_one_clear_line(serve_file(tmp_path, path), "damaged.gguf", word)
+
+
+def test_a_model_of_recurrent_layers_alone_is_one_clear_line(tmp_path, monkeypatch):
+    shape, add_layers = tiny_model.ARCHITECTURES["lfm2"]
+    monkeypatch.setitem(tiny_model.ARCHITECTURES, "lfm2", (dataclasses.replace(shape, layers=1), add_layers))
+    path = tmp_path / "recurrent.gguf"
+    tiny_model.write(path, architecture="lfm2")
+    assert_one_clear_line(serve_file(tmp_path, path), "recurrent.gguf", "1 layers is recurrent")
 
 
 def test_a_busy_port_is_one_clear_line(tmp_path):
