@@ -37,6 +37,21 @@ std::string GroupsText(const store::StoredFingerprint& model) {
   return text;
 }
 
+void PrintSessions(const store::StoredFingerprint& model) {
+  if (model.sessions.empty()) {
+    return;
+  }
+  std::printf("  %-14s %9s %14s  %s\n", "session", "tokens", "conversations",
+              "last used");
+  for (const store::StoredSession& session : model.sessions) {
+    std::printf(
+        "  %-14s %9u %14llu  %s%s\n",
+        session.id.hex().substr(0, kShownDigits).c_str(), session.tokens,
+        static_cast<unsigned long long>(session.conversations),
+        TimeText(session.last_used).c_str(), session.closed ? "  closed" : "");
+  }
+}
+
 void PrintText(const store::DirectoryReport& report, const std::string& dir) {
   std::printf("%s: %s in %zu models\n", dir.c_str(),
               FormatBytes(report.total_bytes).c_str(),
@@ -69,6 +84,7 @@ void PrintText(const store::DirectoryReport& report, const std::string& dir) {
                   static_cast<unsigned long long>(c.states),
                   FormatBytes(c.bytes).c_str(), TimeText(c.last_used).c_str());
     }
+    PrintSessions(model);
   }
   if (report.set_aside_files > 0) {
     std::printf("\n%llu damaged files were set aside: %s\n",
@@ -96,6 +112,14 @@ void PrintJson(const store::DirectoryReport& report) {
                                {"bytes", c.bytes},
                                {"last_used", UnixSeconds(c.last_used)}});
     }
+    nlohmann::json sessions = nlohmann::json::array();
+    for (const store::StoredSession& session : model.sessions) {
+      sessions.push_back({{"id_hash", session.id.hex()},
+                          {"tokens", session.tokens},
+                          {"conversations", session.conversations},
+                          {"closed", session.closed},
+                          {"last_used", UnixSeconds(session.last_used)}});
+    }
     models.push_back({{"fingerprint", model.fingerprint.hex()},
                       {"blocks", model.entries - model.states},
                       {"states", model.states},
@@ -103,7 +127,8 @@ void PrintJson(const store::DirectoryReport& report) {
                       {"state_bytes", model.state_bytes},
                       {"tokens", model.tokens},
                       {"damaged", model.damaged},
-                      {"conversations", conversations}});
+                      {"conversations", conversations},
+                      {"sessions", sessions}});
   }
   const nlohmann::json all = {{"models", models},
                               {"set_aside_files", report.set_aside_files},

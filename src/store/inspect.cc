@@ -12,6 +12,7 @@
 #include "store/aligned_buffer.h"
 #include "store/directory_layout.h"
 #include "store/header_reader.h"
+#include "store/session_file.h"
 
 namespace everwarm::store {
 namespace {
@@ -136,6 +137,48 @@ void AddConversations(Tree& tree, StoredFingerprint& report) {
             });
 }
 
+// The end of the last node of the path that is there.
+TokenPos StoredTokens(const Tree& tree, const std::vector<NodeId>& path) {
+  for (auto id = path.rbegin(); id != path.rend(); ++id) {
+    if (const auto found = tree.nodes.find(*id); found != tree.nodes.end()) {
+      return found->second.start +
+             static_cast<TokenPos>(found->second.tokens.size());
+    }
+  }
+  return 0;
+}
+
+void AddSessions(Env& env, const std::vector<std::string>& paths,
+                 const Tree& tree, StoredFingerprint& report) {
+  absl::flat_hash_map<cache::SessionId, StoredSession> sessions;
+  for (const std::string& path : paths) {
+    const absl::StatusOr<FileInfo> info = env.Stat(path);
+    const absl::StatusOr<SessionFile> file = ReadSessionFile(env, path);
+    if (!info.ok() || absl::IsNotFound(file.status())) {
+      continue;
+    }
+    if (!file.ok() || file->fingerprint != report.fingerprint) {
+      ++report.damaged;
+      continue;
+    }
+    StoredSession& session = sessions[file->record.session];
+    session.id = file->record.session;
+    ++session.conversations;
+    session.tokens =
+        std::max(session.tokens, StoredTokens(tree, file->record.path));
+    session.last_used = std::max(session.last_used, info->modified);
+    session.closed = session.closed && file->record.closed;
+  }
+  for (auto& [id, session] : sessions) {
+    report.sessions.push_back(std::move(session));
+  }
+  std::sort(report.sessions.begin(), report.sessions.end(),
+            [](const StoredSession& a, const StoredSession& b) {
+              return a.last_used != b.last_used ? a.last_used > b.last_used
+                                                : a.id.digest < b.id.digest;
+            });
+}
+
 void AddEntry(StoredFingerprint& report, Tree& tree, const BlockHeader& header,
               const FileInfo& info) {
   ++report.entries;
@@ -162,9 +205,12 @@ void AddFingerprint(Env& env, const std::string& dir, const Digest& digest,
   StoredFingerprint found;
   found.fingerprint.digest = digest;
   std::vector<std::string> paths;
+  std::vector<std::string> session_paths;
   for (const std::string& name : names) {
     if (ParseBlockFileName(name).has_value()) {
       paths.push_back(absl::StrCat(dir, "/", name));
+    } else if (ParseSessionFileName(name).has_value()) {
+      session_paths.push_back(absl::StrCat(dir, "/", name));
     }
   }
   Tree tree;
@@ -181,6 +227,7 @@ void AddFingerprint(Env& env, const std::string& dir, const Digest& digest,
     found.tokens += node.tokens.size();
   }
   AddConversations(tree, found);
+  AddSessions(env, session_paths, tree, found);
   report.fingerprints.push_back(std::move(found));
 }
 

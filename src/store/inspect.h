@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "cache/session_record.h"
 #include "store/block_file.h"
 #include "store/env.h"
 
@@ -39,6 +40,18 @@ struct StoredConversation {
   Clock::Wall last_used;
 };
 
+// What the records of one session say together.
+struct StoredSession {
+  cache::SessionId id;
+  // Directions in which it went on: edits, retries and forks are others.
+  uint64_t conversations = 0;
+  // The longest of them, as far as its blocks are there.
+  TokenPos tokens = 0;
+  Clock::Wall last_used;
+  // All were closed.
+  bool closed = true;
+};
+
 struct StoredFingerprint {
   Fingerprint fingerprint;
   uint64_t entries = 0;  // blocks and states
@@ -55,6 +68,7 @@ struct StoredFingerprint {
   uint64_t damaged = 0;
   // Most recently used first.
   std::vector<StoredConversation> conversations;
+  std::vector<StoredSession> sessions;
 };
 
 struct DirectoryReport {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "store/session_file.h"
 #include "testing/store_harness.h"
 
 namespace everwarm::store {
@@ -88,6 +89,48 @@ TEST(InspectTest, StatesSayHowFarAConversationIsInReach) {
   ASSERT_TRUE(h.env.Unlink(h.PathOf(StateIn(chain[2], 12))).ok());
   report = InspectDirectory(h.env, "/cache");
   EXPECT_EQ(report->fingerprints[0].conversations[0].reachable_tokens, 21u);
+}
+
+TEST(InspectTest, SessionsAreListedWithAllTheirDirections) {
+  StoreHarness h;
+  ASSERT_TRUE(h.Open().ok());
+  const auto keep = [&](const char* session, uint32_t seed, TokenPos tokens,
+                        bool closed) {
+    const auto chain = Chain(seed, tokens, TestFingerprint());
+    cache::SessionRecord record = RecordOf(session, chain);
+    record.closed = closed;
+    h.store->Keep(record, {});
+    h.StoreAll(chain);
+    h.clock.Advance(std::chrono::seconds(10));
+    return record;
+  };
+  const auto first = keep("a", 1, 40, false);
+  keep("b", 2, 16, true);
+  keep("a", 3, 20, false);
+  h.env.Put(
+      "/cache/" + TestFingerprint().hex() + "/" +
+          SessionFileName(RecordOf("c", Chain(4, 16, TestFingerprint())).id()),
+      SimDisk::Bytes(4096));
+  auto report = InspectDirectory(h.env, "/cache");
+  ASSERT_TRUE(report.ok());
+  const StoredFingerprint& model = report->fingerprints[0];
+  EXPECT_EQ(model.damaged, 1u);
+  ASSERT_EQ(model.sessions.size(), 2u);
+  const StoredSession& a = model.sessions[0];
+  EXPECT_EQ(a.id, cache::SessionIdOf("a"));
+  EXPECT_EQ(a.conversations, 2u);
+  EXPECT_EQ(a.tokens, 40u);
+  EXPECT_FALSE(a.closed);
+  const StoredSession& b = model.sessions[1];
+  EXPECT_EQ(b.id, cache::SessionIdOf("b"));
+  EXPECT_EQ(b.tokens, 16u);
+  EXPECT_TRUE(b.closed);
+  EXPECT_EQ(a.last_used - b.last_used, std::chrono::seconds(10));
+  // Without its last block it is as long as what is left.
+  ASSERT_TRUE(h.env.Unlink(h.PathOf(Chain(1, 40, TestFingerprint())[2])).ok());
+  report = InspectDirectory(h.env, "/cache");
+  EXPECT_EQ(report->fingerprints[0].sessions[0].tokens, 32u);
+  EXPECT_EQ(report->fingerprints[0].sessions[0].id, first.session);
 }
 
 TEST(InspectTest, CountsDamageTempAndSetAsideFilesAndChangesNothing) {

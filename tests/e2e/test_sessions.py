@@ -1,4 +1,8 @@
 """Sessions that outlive the server, and their removal."""
+import hashlib
+import json
+import time
+
 import pytest
 
 import everwarm
@@ -47,6 +51,20 @@ def test_sessions_are_known_again_after_a_stop_and_after_a_kill(start, filled):
     assert server.flush().status == 200
     server.kill()
     assert start().stats()["ram_cache"]["sessions"] == 3
+
+
+def test_cache_ls_shows_sessions_without_their_names(filled):
+    listed = everwarm.run("cache", "ls", "--cache-dir", str(filled), "--json")
+    assert listed.returncode == 0, listed.stderr
+    sessions = json.loads(listed.stdout)["models"][0]["sessions"]
+    hashes = {hashlib.sha256(b"everwarm-session-1" + name).hexdigest() for name in (b"agent-seven", b"agent-eight")}
+    assert {session["id_hash"] for session in sessions} == hashes
+    for session in sessions:
+        assert session["tokens"] > 150 and session["conversations"] == 1 and not session["closed"]
+        assert abs(session["last_used"] - time.time()) < 600
+    text = everwarm.run("cache", "ls", "--cache-dir", str(filled)).stdout
+    assert all(f"  {digits[:12]} " in text for digits in hashes)
+    assert "agent" not in text + listed.stdout
 
 
 def test_records_are_private_and_hold_no_name(filled):
