@@ -97,8 +97,9 @@ def beside_a_prompt(server, tokens):
     gaps = [(end, end - start) for start, end in zip(times, times[1:])]
     quiet = [gap for end, gap in gaps[20:] if end < before]
     busy = sorted(gap for end, gap in gaps if before < end < after)
-    return {"alone": alone, "beside": beside, "gap": statistics.median(quiet),
-            "busy": busy[len(busy) * 95 // 100] if busy else beside}
+    busy = busy or [beside]
+    return {"alone": alone, "beside": beside, "gap": statistics.median(quiet), "busy": busy[len(busy) * 95 // 100],
+            "middle": statistics.median(busy), "longest": busy[-1]}
 
 
 def fairness(table, runs):
@@ -112,5 +113,6 @@ def fairness(table, runs):
             ours, peer = ([run[of] / run[by] for run in results[name]] for name in ("ours", "peer"))
             ratio = statistics.median(ours)
             table.add(f"stream beside a cold prompt: {what}", spread(ours), spread(peer), ratio, f"<= {target}", "times", ratio <= target)
-        for what, key in (("gap alone", "gap"), ("gap, 95 of 100", "busy"), ("prompt alone", "alone"), ("prompt beside it", "beside")):
+        for what, key in (("gap alone", "gap"), ("gap, 50 of 100", "middle"), ("gap, 95 of 100", "busy"),
+                          ("longest gap", "longest"), ("prompt alone", "alone"), ("prompt beside it", "beside")):
             table.add(f"  {what}", spread([run[key] for run in results["ours"]]), spread([run[key] for run in results["peer"]]), unit="s")

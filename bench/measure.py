@@ -14,10 +14,11 @@ def spread(values):
     return {"median": statistics.median(values), "min": min(values), "max": max(values), "runs": len(values)}
 
 
-def alternate(runs, **sides):
-    """Calls every side once per run, in turn, after one warm-up of each; returns {side: [results]}."""
-    for side in sides.values():
-        side()
+def alternate(runs, *, warm_up=True, **sides):
+    """Calls every side once per run, in turn, after one warm-up of each unless they do that themselves; returns {side: [results]}."""
+    if warm_up:
+        for side in sides.values():
+            side()
     results = {name: [] for name in sides}
     for run in range(runs):
         order = list(sides.items())
