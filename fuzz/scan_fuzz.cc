@@ -47,7 +47,7 @@ StoreOptions Options() {
   StoreOptions options;
   options.dir = "/cache";
   options.fingerprint.digest.fill(1);
-  options.groups = {{"f16", BlockGeometry(2, 16, {{2, 16}})}};
+  options.groups = {GroupScheme{"f16", BlockGeometry(2, 16, {{2, 16}})}};
   options.max_bytes = kCap;
   options.min_free_bytes = 0;
   return options;
@@ -116,7 +116,8 @@ void ReadAll(OpenedStore& opened, cache::BlockPool& pool,
              ManualExecutor& readers, ManualExecutor& writers) {
   for (const cache::TierEntry& entry : opened.entries) {
     Require(entry.identity.key.group == 0, "an entry of an unknown group");
-    opened.store->Load({entry.identity, *pool.Allocate(0)});
+    opened.store->Load(
+        {entry.identity, *pool.Allocate(0, entry.identity.start)});
   }
   readers.RunAll();
   writers.RunAll();
@@ -125,7 +126,7 @@ void ReadAll(OpenedStore& opened, cache::BlockPool& pool,
 }
 
 void Run(Input input) {
-  static cache::BlockPool pool({Options().groups[0].geometry});
+  static cache::BlockPool pool({Options().groups[0].rest.geometry});
   FakeClock clock;
   SimDisk disk(&clock);
   ManualExecutor writers;

@@ -17,6 +17,7 @@
 #include "kernels/attention.h"
 #include "kernels/codec.h"
 #include "kernels/f16.h"
+#include "kernels/kv_planes.h"
 
 namespace everwarm::testing {
 
@@ -55,6 +56,17 @@ CodecPairs(bool rotate) {
   return pairs;
 }
 
+// What the first positions may be coded in beside another codec: halves, the
+// same kind in more bits, and one that is in another space.
+inline std::vector<std::pair<kernels::AttentionShape::First, const char*>>
+FirstCodecs(uint32_t tokens) {
+  using kernels::Coding;
+  return {
+      {{tokens, kF16Codec, kF16Codec}, "f16"},
+      {{tokens, kQ8Codec, kQ8Codec}, "q8"},
+      {{tokens, {Coding::kAffine, 8, 32}, {Coding::kRotated, 5, 32}}, "k8v5"}};
+}
+
 enum class BlockOrder { kContiguous, kScattered };
 
 // KV of one sequence in the second of two layers. All bytes that no token of
@@ -63,11 +75,13 @@ class KvSequence {
  public:
   KvSequence(const kernels::AttentionShape& shape, TokenPos tokens,
              uint32_t seed, BlockOrder order = BlockOrder::kScattered)
-      : shape_(shape),
-        geometry_(2, shape.block_tokens, kernels::KvPlanes(shape)) {
+      : shape_(shape), geometry_(kernels::KvGeometry(shape, 2)) {
     const size_t blocks =
         (tokens + shape.block_tokens - 1) / shape.block_tokens;
-    const size_t bytes = std::max<size_t>(1, blocks) * geometry_.slot_bytes();
+    // Room for either kind of block.
+    const size_t slot_bytes =
+        std::max(geometry_.first.slot_bytes(), geometry_.rest.slot_bytes());
+    const size_t bytes = std::max<size_t>(1, blocks) * slot_bytes;
     memory_.reset(static_cast<std::byte*>(
         ::operator new (bytes, std::align_val_t{kSlotAlignment})));
     std::memset(memory_.get(), 0xFF, bytes);
@@ -77,13 +91,13 @@ class KvSequence {
       std::shuffle(slots.begin(), slots.end(), std::mt19937(seed + 1));
     }
     for (size_t slot : slots) {
-      table_.push_back(memory_.get() + slot * geometry_.slot_bytes());
+      table_.push_back(memory_.get() + slot * slot_bytes);
     }
     Fill(tokens, seed);
   }
 
   const kernels::AttentionShape& shape() const { return shape_; }
-  const BlockGeometry& geometry() const { return geometry_; }
+  const BySpan<BlockGeometry>& geometry() const { return geometry_; }
   kernels::LayerOffsets offsets() const {
     return kernels::KvOffsets(shape_, geometry_, 1);
   }
@@ -99,14 +113,16 @@ class KvSequence {
 
   // Halves of one token of one head, in f16; plane 0 is K, plane 1 is V.
   uint16_t* Token(uint32_t plane, uint32_t head, TokenPos pos) const {
-    return reinterpret_cast<uint16_t*>(Coded(plane == 0, head, pos).first);
+    return reinterpret_cast<uint16_t*>(Coded(plane == 0, head, pos).indices);
   }
 
   // The numbers of one token of one head as attention sees them.
   std::vector<float> Decoded(bool key, uint32_t head, TokenPos pos) const {
+    const kernels::CodedPlane plane = Plane(key, pos);
     const auto [indices, params] = Coded(key, head, pos);
-    std::vector<float> numbers(Dim(key));
-    kernels::DecodeHead(Codec(key), indices, params, Dim(key), numbers.data());
+    std::vector<float> numbers(plane.dim);
+    kernels::DecodeHead(plane.codec, indices, params, plane.dim,
+                        numbers.data());
     numbers.resize(key ? shape_.k_dim : shape_.v_dim);
     return numbers;
   }
@@ -118,22 +134,13 @@ class KvSequence {
     }
   };
 
-  uint32_t Dim(bool key) const {
-    return key ? shape_.k_dim : shape_.StoredValueDim();
+  kernels::CodedPlane Plane(bool key, TokenPos pos) const {
+    const kernels::CodedPlanes planes =
+        kernels::PlanesAt(shape_, offsets(), pos);
+    return key ? planes.k : planes.v;
   }
-  const kernels::PlaneCodec& Codec(bool key) const {
-    return key ? shape_.k_codec : shape_.v_codec;
-  }
-  std::pair<std::byte*, uint16_t*> Coded(bool key, uint32_t head,
-                                         TokenPos pos) const {
-    std::byte* slot = table_[pos / shape_.block_tokens];
-    const size_t row =
-        size_t{head} * shape_.block_tokens + pos % shape_.block_tokens;
-    const kernels::LayerOffsets at = offsets();
-    return {
-        slot + (key ? at.k : at.v) + row * Codec(key).IndexBytes(Dim(key)),
-        reinterpret_cast<uint16_t*>(slot + (key ? at.k_params : at.v_params) +
-                                    row * Codec(key).ParamBytes(Dim(key)))};
+  kernels::CodedHead Coded(bool key, uint32_t head, TokenPos pos) const {
+    return Plane(key, pos).At(table_[pos / shape_.block_tokens], head, pos);
   }
 
   // The same values whatever the blocks are.
@@ -144,11 +151,12 @@ class KvSequence {
       for (uint32_t head = 0; head < shape_.num_kv_heads; ++head) {
         for (const bool key : {true, false}) {
           if (!key && shape_.v_in_k) continue;
-          std::vector<float> numbers(Dim(key));
+          const kernels::CodedPlane plane = Plane(key, pos);
+          std::vector<float> numbers(plane.dim);
           for (float& number : numbers) number = normal(random);
           const auto [indices, params] = Coded(key, head, pos);
-          if (Codec(key).packed()) {
-            kernels::EncodeHead(Codec(key), numbers.data(), Dim(key), indices,
+          if (plane.codec.packed()) {
+            kernels::EncodeHead(plane.codec, numbers.data(), plane.dim, indices,
                                 params);
           } else {
             std::transform(numbers.begin(), numbers.end(),
@@ -161,7 +169,7 @@ class KvSequence {
   }
 
   kernels::AttentionShape shape_;
-  BlockGeometry geometry_;
+  BySpan<BlockGeometry> geometry_;
   std::unique_ptr<std::byte, Free> memory_;
   std::vector<std::byte*> table_;
 };

@@ -103,8 +103,9 @@ inline cache::KvCache::Config CacheConfigFor(const models::Model& model,
   return config;
 }
 
-inline std::vector<BlockGeometry> GeometriesOf(const models::Model& model) {
-  std::vector<BlockGeometry> geometries;
+inline std::vector<BySpan<BlockGeometry>> GeometriesOf(
+    const models::Model& model) {
+  std::vector<BySpan<BlockGeometry>> geometries;
   for (const models::ModelGroup& group : model.groups()) {
     geometries.push_back(group.geometry);
   }

@@ -105,7 +105,7 @@ class FakeModel final : public models::Model {
   void Write(const models::StepSequence& sequence,
              const models::StepRow& row) const {
     for (size_t g = 0; g < groups_.size(); ++g) {
-      const BlockGeometry& geometry = groups_[g].geometry;
+      const BlockGeometry& geometry = groups_[g].geometry.rest;
       if (groups_[g].recurrent) {
         GoOn(geometry, sequence.groups[g][0], row);
         continue;
@@ -138,7 +138,7 @@ class FakeModel final : public models::Model {
   uint64_t Read(const models::StepSequence& sequence, TokenPos position) const {
     uint64_t h = 1;
     for (size_t g = 0; g < groups_.size(); ++g) {
-      const BlockGeometry& geometry = groups_[g].geometry;
+      const BlockGeometry& geometry = groups_[g].geometry.rest;
       if (groups_[g].recurrent) {
         const std::byte* const state = sequence.groups[g][0];
         for (size_t at = 0; at < geometry.token_bytes();

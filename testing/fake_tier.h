@@ -100,7 +100,7 @@ inline size_t FakeTier::CompleteStores(size_t count) {
   for (; done < count && !stores_.empty(); ++done) {
     const StoreRequest request = std::move(stores_.front());
     stores_.pop_front();
-    const BlockGeometry& geometry = pool_->geometry(request.block->group());
+    const BlockGeometry& geometry = request.block->geometry();
     const uint32_t tokens =
         static_cast<uint32_t>(request.identity.tokens.size());
     Entry entry{request.identity, {}, ++now_};
@@ -138,7 +138,7 @@ inline size_t FakeTier::CompleteLoads(size_t count) {
     if (found->second.identity.tokens != request.identity.tokens) {
       Problem("asked to read other tokens than were stored");
     }
-    pool_->geometry(key.group).Unpack(
+    request.block->geometry().Unpack(
         found->second.packed.data(),
         static_cast<uint32_t>(request.identity.tokens.size()),
         request.block->data());
@@ -232,7 +232,7 @@ inline void FakeTier::Remove(const BlockKey& key) {
     Problem("asked to remove what is not there");
     return;
   }
-  if (!pool_->geometry(key.group).is_state() &&
+  if (!pool_->geometry(key.group, 0).is_state() &&
       !CoveredByLonger(found->second.identity)) {
     Problem("asked to remove what nothing longer replaces");
   }
@@ -262,7 +262,7 @@ inline void FakeTier::CheckIdentity(const BlockIdentity& identity) {
   for (size_t g = 0; g < pool_->num_groups(); ++g) {
     block_tokens = std::max<size_t>(
         block_tokens,
-        pool_->geometry(static_cast<GroupIndex>(g)).block_tokens());
+        pool_->geometry(static_cast<GroupIndex>(g), 0).block_tokens());
   }
   if (identity.tokens.empty() || identity.tokens.size() > block_tokens ||
       identity.start % block_tokens != 0 ||

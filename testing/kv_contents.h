@@ -55,12 +55,28 @@ inline LayerGroup RecurrentGroup(uint32_t bytes) {
           BlockGeometry(2, 1, {{1, 12}, {1, bytes}})};
 }
 
+// The first two blocks of every sequence are wider, as in another codec.
+inline LayerGroup MixedGroup(uint32_t block_tokens) {
+  return {"mixed",
+          GroupKind::kFull,
+          0,
+          {2, BlockGeometry(2, block_tokens, {{2, 9}, {1, 8}, {1, 300}}),
+           BlockGeometry(2, block_tokens, {{2, 3}, {1, 5}})}};
+}
+
 inline CacheLayout FullOnly() { return {16, {FullGroup(16)}}; }
 inline CacheLayout FullAndWindow() {
   return {16, {FullGroup(16), WindowGroup(16, 100)}};
 }
 inline CacheLayout ThreeGroups() {
   return {16, {WindowGroup(16, 20), LatentGroup(16), FullGroup(16)}};
+}
+
+inline CacheLayout MixedAndWindow() {
+  return {16, {MixedGroup(16), WindowGroup(16, 20)}};
+}
+inline CacheLayout MixedAndState() {
+  return {16, {RecurrentGroup(20), MixedGroup(16)}};
 }
 
 inline CacheLayout FullAndState() {
@@ -78,8 +94,9 @@ inline bool HasStates(const CacheLayout& layout) {
                      });
 }
 
-inline std::vector<BlockGeometry> Geometries(const CacheLayout& layout) {
-  std::vector<BlockGeometry> geometries;
+inline std::vector<BySpan<BlockGeometry>> Geometries(
+    const CacheLayout& layout) {
+  std::vector<BySpan<BlockGeometry>> geometries;
   for (const LayerGroup& group : layout.groups) {
     geometries.push_back(group.geometry);
   }
@@ -189,7 +206,9 @@ class KvContents {
     if (parent == prefixes_.end()) {
       return false;
     }
-    const BlockGeometry& geometry = layout_.groups[identity.key.group].geometry;
+    const BlockGeometry& geometry =
+        layout_.groups[identity.key.group].geometry.At(identity.start /
+                                                       layout_.block_tokens);
     std::vector<std::byte> slot(geometry.slot_bytes());
     uint64_t prefix = parent->second;
     for (uint32_t i = 0; i < identity.tokens.size(); ++i) {
@@ -217,8 +236,8 @@ class KvContents {
     for (size_t g = 0; g < layout_.groups.size(); ++g) {
       if (layout_.groups[g].kind == GroupKind::kRecurrent &&
           sequence.blocks(g)[0] != nullptr) {
-        VisitToken(layout_.groups[g].geometry, static_cast<uint32_t>(g), prefix,
-                   0, sequence.blocks(g)[0],
+        VisitToken(layout_.groups[g].geometry.rest, static_cast<uint32_t>(g),
+                   prefix, 0, sequence.blocks(g)[0],
                    [&](std::byte* at, std::byte value) {
                      visit(at, all.empty() ? std::byte{0} : value);
                    });
@@ -259,9 +278,10 @@ class KvContents {
                                     ? sequence.blocks(g)[span]
                                     : nullptr;
         if (slot != nullptr) {
-          VisitToken(layout_.groups[g].geometry, static_cast<uint32_t>(g),
-                     prefix, static_cast<uint32_t>(p % layout_.block_tokens),
-                     slot, visit);
+          VisitToken(layout_.groups[g].geometry.At(static_cast<uint32_t>(span)),
+                     static_cast<uint32_t>(g), prefix,
+                     static_cast<uint32_t>(p % layout_.block_tokens), slot,
+                     visit);
         }
       }
     }

@@ -27,9 +27,11 @@ class SequenceBlocks {
  public:
   SequenceBlocks(const models::Model& model, TokenPos max_tokens) {
     for (const models::ModelGroup& group : model.groups()) {
-      const uint32_t span = group.geometry.block_tokens();
+      const uint32_t span = group.geometry.rest.block_tokens();
       const size_t slots = group.recurrent ? 1 : (max_tokens + span - 1) / span;
-      const size_t bytes = group.geometry.slot_bytes();
+      // Room for either kind of block.
+      const size_t bytes = std::max(group.geometry.first.slot_bytes(),
+                                    group.geometry.rest.slot_bytes());
       const size_t mapped = AlignUp(slots * bytes, kHugePage);
       memory_.emplace_back(static_cast<std::byte*>(
           ::operator new (mapped, std::align_val_t{kHugePage})));

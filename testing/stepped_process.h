@@ -31,12 +31,15 @@ class SteppedProcess {
   SteppedProcess(models::Model* model, const std::string& dir) : model_(model) {
     cache::KvCache::Config config;
     config.layout = engine::CacheLayoutOf(*model).value();
-    std::vector<BlockGeometry> geometries;
-    std::vector<store::GroupScheme> schemes;
+    std::vector<BySpan<BlockGeometry>> geometries;
+    std::vector<BySpan<store::GroupScheme>> schemes;
     for (const models::ModelGroup& group : model->groups()) {
-      geometries.push_back(group.geometry);
-      schemes.push_back(
-          {group.recurrent ? "state" : group.scheme.name, group.geometry});
+      const BySpan<BlockGeometry>& geometry = group.geometry;
+      geometries.push_back(geometry);
+      schemes.push_back({geometry.first_spans,
+                         {group.scheme.first.name, geometry.first},
+                         {group.recurrent ? "state" : group.scheme.rest.name,
+                          geometry.rest}});
     }
     config.ram_target_bytes = uint64_t{1} << 30;
     config.ram_hard_cap_bytes = uint64_t{1} << 30;

@@ -24,20 +24,25 @@
 
 namespace everwarm::store {
 
-// Three groups: one whose slot ends in padding, one of a single page, and
-// states.
-inline std::vector<GroupScheme> SmallGroups() {
-  return {{"f16", BlockGeometry(2, 16, {{2, 64}, {2, 96}})},
-          {"q8", BlockGeometry(1, 16, {{1, 32}})},
-          {"state", BlockGeometry(2, 1, {{1, 96}, {1, 5000}})}};
+// Four groups: one whose slot ends in padding, one of a single page, states,
+// and one whose first block is in another codec than the rest.
+inline std::vector<BySpan<GroupScheme>> SmallGroups() {
+  return {GroupScheme{"f16", BlockGeometry(2, 16, {{2, 64}, {2, 96}})},
+          GroupScheme{"q8", BlockGeometry(1, 16, {{1, 32}})},
+          GroupScheme{"state", BlockGeometry(2, 1, {{1, 96}, {1, 5000}})},
+          {1,
+           {"f16", BlockGeometry(2, 16, {{2, 200}, {2, 200}})},
+           {"q4", BlockGeometry(2, 16, {{2, 50}, {2, 10}, {2, 50}, {2, 10}})}}};
 }
 inline constexpr GroupIndex kStates = 2;
+inline constexpr GroupIndex kMixed = 3;
 
-inline std::vector<BlockGeometry> GeometriesOf(
-    const std::vector<GroupScheme>& groups) {
-  std::vector<BlockGeometry> geometries;
-  for (const GroupScheme& group : groups) {
-    geometries.push_back(group.geometry);
+inline std::vector<BySpan<BlockGeometry>> GeometriesOf(
+    const std::vector<BySpan<GroupScheme>>& groups) {
+  std::vector<BySpan<BlockGeometry>> geometries;
+  for (const BySpan<GroupScheme>& group : groups) {
+    geometries.push_back(
+        {group.first_spans, group.first.geometry, group.rest.geometry});
   }
   return geometries;
 }
@@ -130,13 +135,13 @@ class StoreHarness {
   }
 
   const BlockGeometry& GeometryOf(const cache::BlockIdentity& identity) const {
-    return pool.geometry(identity.key.group);
+    return pool.geometry(identity.key.group, identity.start);
   }
 
   // A block with the contents that go with the identity; 0xEE behind them.
   cache::BlockRef MakeBlock(const cache::BlockIdentity& identity) {
     const BlockGeometry& geometry = GeometryOf(identity);
-    cache::BlockRef block = *pool.Allocate(identity.key.group);
+    cache::BlockRef block = *pool.Allocate(identity.key.group, identity.start);
     std::memset(block->data(), 0xEE, geometry.slot_bytes());
     geometry.Unpack(ContentsOf(identity, geometry).data(),
                     static_cast<uint32_t>(identity.tokens.size()),
@@ -157,7 +162,7 @@ class StoreHarness {
   }
 
   void Load(const cache::BlockIdentity& identity) {
-    cache::BlockRef block = *pool.Allocate(identity.key.group);
+    cache::BlockRef block = *pool.Allocate(identity.key.group, identity.start);
     std::memset(block->data(), 0xDD, GeometryOf(identity).slot_bytes());
     store->Load({identity, std::move(block)});
   }

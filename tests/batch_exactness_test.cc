@@ -118,6 +118,9 @@ std::vector<TokenId> Words(size_t length, TokenId first, uint32_t vocabulary) {
 
 std::vector<std::string> RowIndependentModels() {
   std::vector<std::string> names = TinyModelNames();
+  for (std::string& mixed : MixedModelNames()) {
+    names.push_back(std::move(mixed));
+  }
   names.push_back(kSmolLm);
   return names;
 }
@@ -135,8 +138,9 @@ TEST_P(BatchExactnessTest, RowsThatJoinAndLeaveHaveTheLogitsOfRequestsAlone) {
   if (!std::filesystem::exists(path)) {
     GTEST_SKIP() << path << " is not there; tools/setup.sh models";
   }
-  auto model = models::Model::Load(
-      path, {.num_threads = TestedModelThreads(GetParam())});
+  auto model =
+      models::Model::Load(path, {.num_threads = TestedModelThreads(GetParam()),
+                                 .kv = TestedModelKv(GetParam())});
   ASSERT_TRUE(model.ok()) << model.status();
   ASSERT_TRUE((*model)->info().row_independent);
   const uint32_t vocabulary = (*model)->info().vocab_size;

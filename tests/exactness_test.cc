@@ -26,8 +26,8 @@ constexpr int kGreedyTokens = 256;
 
 // All of them, and `fetched` besides.
 std::vector<std::string> TestedModels(std::vector<std::string> fetched) {
-  for (std::string& name : TinyModelNames()) {
-    fetched.push_back(std::move(name));
+  for (const auto& names : {TinyModelNames(), MixedModelNames()}) {
+    fetched.insert(fetched.end(), names.begin(), names.end());
   }
   return fetched;
 }
@@ -49,7 +49,8 @@ class TestedModel : public testing::TestWithParam<std::string> {
       GTEST_SKIP() << path << " is not there; tools/setup.sh models gemma";
     }
     auto model = models::Model::Load(
-        path, {.num_threads = TestedModelThreads(GetParam())});
+        path, {.num_threads = TestedModelThreads(GetParam()),
+               .kv = TestedModelKv(GetParam())});
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = std::move(*model);
     if (IsFetchedModel(GetParam())) {
@@ -113,11 +114,12 @@ class TestedModel : public testing::TestWithParam<std::string> {
 };
 
 class ExactnessTest : public TestedModel {};
-INSTANTIATE_TEST_SUITE_P(Models, ExactnessTest,
-                         testing::ValuesIn(TestedModels({kSmolLm, kGemma})),
-                         [](const auto& info) {
-                           return TestedModelName(info.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, ExactnessTest,
+    testing::ValuesIn(TestedModels({kSmolLm, kGemma,
+                                    std::string(kSmolLm) + "|q4+f16:64",
+                                    std::string(kSmolLm) + "|turbo+q8:100"})),
+    [](const auto& info) { return TestedModelName(info.param); });
 
 TEST_P(ExactnessTest, EveryWayBackGivesTheLogitsOfTheLiveContinuation) {
   // Not at a block's end, and longer than Gemma's window.

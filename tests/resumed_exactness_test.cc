@@ -44,8 +44,9 @@ class ResumedExactnessTest : public testing::TestWithParam<std::string> {
   void SetUp() override {
     const std::string path = TestedModelPath(GetParam(), models_dir_);
     ASSERT_FALSE(path.empty());
-    auto model =
-        models::Model::Load(path, {.block_tokens = kBlock, .num_threads = 1});
+    auto model = models::Model::Load(path, {.block_tokens = kBlock,
+                                            .num_threads = 1,
+                                            .kv = TestedModelKv(GetParam())});
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = std::move(*model);
   }
@@ -71,6 +72,11 @@ class ResumedExactnessTest : public testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(All, ResumedExactnessTest,
                          testing::ValuesIn(TinyModelNames()),
                          [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(FirstTokens, ResumedExactnessTest,
+                         testing::ValuesIn(MixedModelNames()),
+                         [](const auto& info) {
+                           return TestedModelName(info.param);
+                         });
 
 TEST_P(ResumedExactnessTest, EveryCutOfAKnownTextGivesTheLogitsOfAColdOne) {
   SteppedProcess process(model_.get(), dir_.path());

@@ -13,7 +13,7 @@ namespace {
 // at the prompt boundary.
 TEST(AdoptionTest, ARestartReusesEverythingThatWasDurable) {
   for (const CacheLayout& layout :
-       {FullOnly(), FullAndWindow(), ThreeGroups()}) {
+       {FullOnly(), FullAndWindow(), ThreeGroups(), MixedAndWindow()}) {
     CacheHarness h(layout);
     auto sequence = h.Generate(Range(1, 150));
     for (int i = 0; i < 30; ++i) {

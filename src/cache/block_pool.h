@@ -1,9 +1,10 @@
 // The memory of all blocks, live and cached alike: one pool, one byte count.
 //
-// Slots of a layer group have one size and lie in large mapped chunks that come
-// and go with use. A BlockRef is a share of a slot: copying it lends the block,
-// dropping the last one gives the slot back. A pin, a loan, a queued write and
-// a cached node are all the same thing: a BlockRef.
+// Slots of one geometry have one size and lie in large mapped chunks that come
+// and go with use. A layer group has one geometry, or one for its first spans
+// and one for the rest. A BlockRef is a share of a slot: copying it lends the
+// block, dropping the last one gives the slot back. A pin, a loan, a queued
+// write and a cached node are all the same thing: a BlockRef.
 #ifndef EVERWARM_CACHE_BLOCK_POOL_H_
 #define EVERWARM_CACHE_BLOCK_POOL_H_
 
@@ -17,12 +18,15 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "base/block_geometry.h"
+#include "base/by_span.h"
 #include "base/ids.h"
 #include "base/mutex.h"
 
 namespace everwarm::cache {
 
 class BlockPool;
+// All slots of one group and geometry, from within.
+struct PoolSlots;
 
 // One slot in use.
 //
@@ -33,6 +37,7 @@ class Block {
  public:
   std::byte* data() const { return data_; }
   GroupIndex group() const { return group_; }
+  const BlockGeometry& geometry() const { return *geometry_; }
   // Tokens that have been written, or claimed by the one who is about to write
   // them, from the start of the span. The tail grows behind it in place;
   // whoever finds more than it wrote itself copies first.
@@ -48,6 +53,8 @@ class Block {
   Block() = default;
 
   BlockPool* pool_ = nullptr;
+  PoolSlots* slots_ = nullptr;
+  const BlockGeometry* geometry_ = nullptr;
   std::byte* data_ = nullptr;
   uint32_t chunk_ = 0;
   uint32_t filled_ = 0;
@@ -89,18 +96,20 @@ class BlockRef {
 // Threads: any. Must outlive every BlockRef.
 class BlockPool {
  public:
-  // One geometry per layer group, indexed by GroupIndex.
-  explicit BlockPool(std::vector<BlockGeometry> geometries);
+  // Indexed by GroupIndex.
+  explicit BlockPool(std::vector<BySpan<BlockGeometry>> geometries);
   ~BlockPool();
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // A slot with unspecified contents and filled() == 0.
+  // A slot for the block that begins at `start`, with unspecified contents and
+  // filled() == 0.
   // Errors: kResourceExhausted when the system gives no more memory.
-  absl::StatusOr<BlockRef> Allocate(GroupIndex group);
+  absl::StatusOr<BlockRef> Allocate(GroupIndex group, TokenPos start);
 
-  const BlockGeometry& geometry(GroupIndex group) const {
-    return geometries_[group];
+  // Of the group's block that begins at `start`.
+  const BlockGeometry& geometry(GroupIndex group, TokenPos start) const {
+    return geometries_[group].At(SpanOf(group, start));
   }
   size_t num_groups() const { return geometries_.size(); }
 
@@ -112,19 +121,26 @@ class BlockPool {
 
  private:
   friend class BlockRef;
+  friend struct PoolSlots;
   struct Chunk;
-  struct Group;
-  // Takes a chunk without a slot in use out of the group, unless it becomes the
+  uint32_t SpanOf(GroupIndex group, TokenPos start) const {
+    return start / geometries_[group].rest.block_tokens();
+  }
+  static std::unique_ptr<PoolSlots> MakeSlots(GroupIndex group,
+                                              const BlockGeometry& geometry);
+  // Takes a chunk without a slot in use out of the slots, unless it becomes the
   // spare one.
-  std::unique_ptr<Chunk> Retire(Group& group, Chunk& chunk)
+  std::unique_ptr<Chunk> Retire(PoolSlots& slots, Chunk& chunk)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static std::unique_ptr<Chunk> MapChunk(const Group& group);
-  BlockRef TakeSlot(Group& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static std::unique_ptr<Chunk> MapChunk(PoolSlots& slots);
+  BlockRef TakeSlot(PoolSlots& slots) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Free(Block* block);
 
-  const std::vector<BlockGeometry> geometries_;
+  const std::vector<BySpan<BlockGeometry>> geometries_;
   Mutex mutex_;
-  std::vector<std::unique_ptr<Group>> groups_ ABSL_GUARDED_BY(mutex_);
+  // By group.
+  std::vector<BySpan<std::unique_ptr<PoolSlots>>> slots_
+      ABSL_GUARDED_BY(mutex_);
   // Kept mapped although nothing in it is in use, so that use which goes to and
   // fro across a chunk's edge does not map and unmap it each time.
   Chunk* spare_ ABSL_GUARDED_BY(mutex_) = nullptr;

@@ -30,9 +30,9 @@ size_t ResidentBytes() {
 TEST(BlockPoolTest, CountsSlotsExactly) {
   BlockPool pool({MebibyteBlock(), SmallBlock()});
   EXPECT_EQ(pool.used_bytes(), 0);
-  BlockRef a = pool.Allocate(0).value();
+  BlockRef a = pool.Allocate(0, 0).value();
   EXPECT_EQ(pool.used_bytes(), kMiB);
-  BlockRef b = pool.Allocate(1).value();
+  BlockRef b = pool.Allocate(1, 0).value();
   EXPECT_EQ(pool.used_bytes(), kMiB + 4096);
   const BlockRef lent = a;
   a = BlockRef();
@@ -41,10 +41,30 @@ TEST(BlockPoolTest, CountsSlotsExactly) {
   EXPECT_EQ(pool.used_bytes(), kMiB);
 }
 
+TEST(BlockPoolTest, FirstSpansHaveSlotsOfTheirOwnSize) {
+  BlockPool pool({SmallBlock(), {2, MebibyteBlock(), SmallBlock()}});
+  EXPECT_EQ(pool.geometry(1, 0), MebibyteBlock());
+  EXPECT_EQ(pool.geometry(1, 31), MebibyteBlock());
+  EXPECT_EQ(pool.geometry(1, 32), SmallBlock());
+  BlockRef first = pool.Allocate(1, 16).value();
+  EXPECT_EQ(pool.used_bytes(), kMiB);
+  EXPECT_EQ(first->geometry(), MebibyteBlock());
+  EXPECT_EQ(first->group(), 1);
+  const BlockRef rest = pool.Allocate(1, 32).value();
+  EXPECT_EQ(pool.used_bytes(), kMiB + 4096);
+  EXPECT_EQ(rest->geometry(), SmallBlock());
+  const std::byte* const place = first->data();
+  first = BlockRef();
+  EXPECT_EQ(pool.used_bytes(), 4096);
+  // What is given back serves its own kind.
+  EXPECT_NE(pool.Allocate(1, 48).value()->data(), place);
+  EXPECT_EQ(pool.Allocate(1, 0).value()->data(), place);
+}
+
 TEST(BlockPoolTest, SlotsAreAlignedAndApart) {
   BlockPool pool({SmallBlock()});
-  const BlockRef a = pool.Allocate(0).value();
-  const BlockRef b = pool.Allocate(0).value();
+  const BlockRef a = pool.Allocate(0, 0).value();
+  const BlockRef b = pool.Allocate(0, 0).value();
   EXPECT_EQ(reinterpret_cast<size_t>(a->data()) % kSlotAlignment, 0);
   EXPECT_GE(std::abs(a->data() - b->data()), 4096);
   EXPECT_EQ(a->group(), 0);
@@ -52,15 +72,15 @@ TEST(BlockPoolTest, SlotsAreAlignedAndApart) {
 
 TEST(BlockPoolTest, AFreshSlotIsNotFilled) {
   BlockPool pool({SmallBlock()});
-  BlockRef block = pool.Allocate(0).value();
+  BlockRef block = pool.Allocate(0, 0).value();
   block->set_filled(16);
   block = BlockRef();
-  EXPECT_EQ(pool.Allocate(0).value()->filled(), 0);
+  EXPECT_EQ(pool.Allocate(0, 0).value()->filled(), 0);
 }
 
 TEST(BlockPoolTest, UniqueMeansNobodyElseHasAShare) {
   BlockPool pool({SmallBlock()});
-  BlockRef block = pool.Allocate(0).value();
+  BlockRef block = pool.Allocate(0, 0).value();
   EXPECT_TRUE(block.unique());
   {
     const BlockRef share = block;
@@ -75,7 +95,7 @@ TEST(BlockPoolTest, ChunksWithoutUsedSlotsAreUnmappedButForOne) {
   BlockPool pool({MebibyteBlock()});
   std::vector<BlockRef> blocks;
   for (int i = 0; i < 24; ++i) {
-    blocks.push_back(pool.Allocate(0).value());
+    blocks.push_back(pool.Allocate(0, 0).value());
   }
   EXPECT_EQ(pool.mapped_bytes(), 24 * kMiB);
   blocks.clear();
@@ -86,11 +106,11 @@ TEST(BlockPoolTest, UseAcrossAChunksEdgeDoesNotFlap) {
   BlockPool pool({MebibyteBlock()});
   std::vector<BlockRef> blocks;
   for (int i = 0; i < 8; ++i) {
-    blocks.push_back(pool.Allocate(0).value());
+    blocks.push_back(pool.Allocate(0, 0).value());
   }
   const std::byte* slot = nullptr;
   for (int i = 0; i < 10; ++i) {
-    const BlockRef ninth = pool.Allocate(0).value();
+    const BlockRef ninth = pool.Allocate(0, 0).value();
     EXPECT_EQ(pool.mapped_bytes(), 16 * kMiB);
     if (slot != nullptr) {
       EXPECT_EQ(ninth->data(), slot);
@@ -101,7 +121,7 @@ TEST(BlockPoolTest, UseAcrossAChunksEdgeDoesNotFlap) {
 
 TEST(BlockPoolTest, ASlotLargerThanAChunkHasOneOfItsOwn) {
   BlockPool pool({BlockGeometry(1, 16, {{1, 1 << 20}})});
-  const BlockRef block = pool.Allocate(0).value();
+  const BlockRef block = pool.Allocate(0, 0).value();
   std::memset(block->data(), 1, 16 * kMiB);
   EXPECT_EQ(pool.mapped_bytes(), 16 * kMiB);
 }
@@ -110,10 +130,10 @@ TEST(BlockPoolTest, NoMoreMemoryIsAnErrorAndNotTheEnd) {
   // 2^31 tokens-bytes by 2^10 heads by 2^8 layers: more than an address space.
   BlockPool pool(
       {BlockGeometry(1 << 8, 1 << 8, {{1 << 10, 1u << 24}}), SmallBlock()});
-  EXPECT_EQ(pool.Allocate(0).status().code(),
+  EXPECT_EQ(pool.Allocate(0, 0).status().code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(pool.used_bytes(), 0);
-  EXPECT_TRUE(pool.Allocate(1).ok());
+  EXPECT_TRUE(pool.Allocate(1, 0).ok());
 }
 
 TEST(BlockPoolTest, ScatteredFreeSlotsGiveTheirMemoryBack) {
@@ -121,7 +141,7 @@ TEST(BlockPoolTest, ScatteredFreeSlotsGiveTheirMemoryBack) {
   std::vector<BlockRef> blocks;
   const size_t before = ResidentBytes();
   for (int i = 0; i < 64; ++i) {
-    blocks.push_back(pool.Allocate(0).value());
+    blocks.push_back(pool.Allocate(0, 0).value());
     std::memset(blocks.back()->data(), 1, kMiB);
   }
   EXPECT_GE(ResidentBytes(), before + 60 * kMiB);
@@ -150,7 +170,7 @@ TEST(BlockPoolTest, ManyThreadsShareAndGiveBack) {
           }
           mine.pop_back();
         } else {
-          BlockRef block = pool.Allocate(i % 50 == 0 ? 1 : 0).value();
+          BlockRef block = pool.Allocate(i % 50 == 0 ? 1 : 0, 0).value();
           block->set_filled(random() % 16);
           *block->data() = std::byte(block->filled());
           mine.push_back(block);

@@ -119,7 +119,8 @@ FlushReport FlushTracker::Report(uint64_t ticket, const BlockPool& pool) const {
   report.pending = found->second.awaited.size();
   for (const auto& [residency, awaited] : found->second.awaited) {
     report.pending_bytes +=
-        pool.geometry(residency->group).PayloadBytes(awaited.tokens);
+        pool.geometry(residency->group, residency->node->start)
+            .PayloadBytes(awaited.tokens);
   }
   return report;
 }

@@ -32,23 +32,39 @@ constexpr std::chrono::seconds kLongestPrefixAge{1};
 // Sessions whose newest states are known.
 constexpr size_t kMaxSessions = 1024;
 
+// Of a sequence's first `spans` blocks.
+uint64_t SpanBytes(const LayerGroup& group, uint64_t spans) {
+  const uint64_t first = std::min<uint64_t>(spans, group.geometry.first_spans);
+  return first * group.geometry.first.slot_bytes() +
+         (spans - first) * group.geometry.rest.slot_bytes();
+}
+
 absl::Status ValidateGroup(const LayerGroup& group, uint32_t block_tokens) {
-  if (group.kind == GroupKind::kRecurrent) {
-    if (!group.geometry.is_state() || group.geometry.token_bytes() == 0) {
+  const BySpan<BlockGeometry>& geometry = group.geometry;
+  const bool states = group.kind == GroupKind::kRecurrent;
+  if (geometry.first_spans > 0 && (states || group.window > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "group ", group.name, ": only what sees the whole context has first ",
+        "spans of its own, not a window and not states"));
+  }
+  if (states) {
+    if (!geometry.rest.is_state() || geometry.rest.token_bytes() == 0) {
       return absl::InvalidArgumentError(absl::StrCat(
           "group ", group.name, ": its states are of ",
-          group.geometry.block_tokens(), " times ",
-          group.geometry.token_bytes(), " bytes, not of one whole memory"));
+          geometry.rest.block_tokens(), " times ", geometry.rest.token_bytes(),
+          " bytes, not of one whole memory"));
     }
     return absl::OkStatus();
   }
-  if (group.geometry.block_tokens() != block_tokens ||
-      group.geometry.token_bytes() == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("group ", group.name, ": its blocks have ",
-                     group.geometry.block_tokens(), " tokens of ",
-                     group.geometry.token_bytes(), " bytes, the layout's have ",
-                     block_tokens, " tokens"));
+  for (const BlockGeometry* blocks :
+       {&geometry.rest,
+        geometry.first_spans > 0 ? &geometry.first : &geometry.rest}) {
+    if (blocks->block_tokens() != block_tokens || blocks->token_bytes() == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "group ", group.name, ": its blocks have ", blocks->block_tokens(),
+          " tokens of ", blocks->token_bytes(), " bytes, the layout's have ",
+          block_tokens, " tokens"));
+    }
   }
   if (group.kind == GroupKind::kWindow && group.window == 0) {
     return absl::InvalidArgumentError(
@@ -156,6 +172,13 @@ struct KvCache::Impl final : SequenceOwner {
     }
   }
 
+  TokenPos StartOf(const SequenceState::Need& need) const {
+    return need.span * parts.layout.block_tokens;
+  }
+  const BlockGeometry& GeometryOf(const SequenceState::Need& need) const {
+    return parts.pool->geometry(need.group, StartOf(need));
+  }
+
   // Blocks that live sequences have shares of, each counted once.
   uint64_t LiveBytes() const {
     absl::flat_hash_set<const Block*> seen;
@@ -165,7 +188,7 @@ struct KvCache::Impl final : SequenceOwner {
         for (size_t span = table.released; span < table.size(); ++span) {
           const Block* const block = table[span].get();
           if (block != nullptr && seen.insert(block).second) {
-            bytes += parts.pool->geometry(block->group()).slot_bytes();
+            bytes += block->geometry().slot_bytes();
           }
         }
       }
@@ -279,7 +302,7 @@ absl::Status KvCache::Reserve(Sequence& handle, TokenPos count) {
   uint64_t copied_tails = 0;
   uint64_t copied_states = 0;
   for (const SequenceState::Need& need : needs) {
-    const BlockGeometry& geometry = impl_->parts.pool->geometry(need.group);
+    const BlockGeometry& geometry = impl_->GeometryOf(need);
     bytes += geometry.slot_bytes();
     if (need.copy_tokens > 0) {
       ++(geometry.is_state() ? copied_states : copied_tails);
@@ -289,10 +312,11 @@ absl::Status KvCache::Reserve(Sequence& handle, TokenPos count) {
   std::vector<BlockRef> slots;
   slots.reserve(needs.size());
   for (const SequenceState::Need& need : needs) {
-    EW_ASSIGN_OR_RETURN(BlockRef slot, impl_->parts.pool->Allocate(need.group));
+    EW_ASSIGN_OR_RETURN(BlockRef slot, impl_->parts.pool->Allocate(
+                                           need.group, impl_->StartOf(need)));
     slots.push_back(std::move(slot));
   }
-  sequence.Apply(needs, std::move(slots), count, *impl_->parts.pool);
+  sequence.Apply(needs, std::move(slots), count);
   impl_->tail_copies += copied_tails;
   impl_->state_copies += copied_states;
   return absl::OkStatus();
@@ -306,7 +330,7 @@ bool KvCache::HasRoom(const Sequence& handle, TokenPos count) const {
   }
   uint64_t bytes = 0;
   for (const SequenceState::Need& need : needs) {
-    bytes += impl_->parts.pool->geometry(need.group).slot_bytes();
+    bytes += impl_->GeometryOf(need).slot_bytes();
   }
   // Cached blocks make way where that is not enough already.
   return impl_->parts.pool->used_bytes() + bytes <= live_limit_bytes() ||
@@ -319,7 +343,7 @@ uint64_t KvCache::SequenceBytes(TokenPos length, TokenPos step_tokens) const {
   for (const LayerGroup& group : impl_->parts.layout.groups) {
     if (group.kind == GroupKind::kRecurrent) {
       // Its own, and the published one that it is copied from.
-      bytes += 2 * group.geometry.slot_bytes();
+      bytes += 2 * group.geometry.rest.slot_bytes();
       continue;
     }
     uint64_t spans = (uint64_t{length} + block_tokens - 1) / block_tokens;
@@ -328,7 +352,7 @@ uint64_t KvCache::SequenceBytes(TokenPos length, TokenPos step_tokens) const {
       spans = std::min<uint64_t>(spans, BlocksBehind(group, block_tokens) +
                                             step_tokens / block_tokens + 2);
     }
-    bytes += spans * group.geometry.slot_bytes();
+    bytes += SpanBytes(group, spans);
   }
   return bytes;
 }
@@ -337,8 +361,7 @@ uint64_t KvCache::SharedBytes(TokenPos common) const {
   uint64_t bytes = 0;
   for (const LayerGroup& group : impl_->parts.layout.groups) {
     if (group.kind == GroupKind::kFull || group.kind == GroupKind::kLatent) {
-      bytes += uint64_t{common} / impl_->parts.layout.block_tokens *
-               group.geometry.slot_bytes();
+      bytes += SpanBytes(group, common / impl_->parts.layout.block_tokens);
     }
   }
   return bytes;

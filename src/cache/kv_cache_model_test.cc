@@ -386,6 +386,14 @@ TEST_P(KvCacheModelTest, StatesWithoutAnyRoomThatIsNotNeeded) {
   Driver(WindowAndTwoStates(), {0, 30 * kSlot}, GetParam()).Run(2500);
 }
 
+TEST_P(KvCacheModelTest, FirstTokensOfAnotherCodecWithRoomForEverything) {
+  Driver(MixedAndWindow(), {}, GetParam()).Run(2500);
+}
+
+TEST_P(KvCacheModelTest, FirstTokensOfAnotherCodecWithLittleRoom) {
+  Driver(MixedAndState(), {40 * kSlot, 90 * kSlot}, GetParam()).Run(2500);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, KvCacheModelTest, testing::Range(1u, 13u));
 
 }  // namespace

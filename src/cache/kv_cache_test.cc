@@ -23,7 +23,7 @@ TEST(KvCacheTest, AnEmptyCacheHasNothing) {
 
 TEST(KvCacheTest, AContinuationReusesAllThatWasPublished) {
   for (const CacheLayout& layout :
-       {FullOnly(), FullAndWindow(), ThreeGroups()}) {
+       {FullOnly(), FullAndWindow(), ThreeGroups(), MixedAndWindow()}) {
     CacheHarness h(layout);
     h.Generate(Range(1, 300));
     const auto next = h.Take(Range(1, 310));
@@ -33,6 +33,30 @@ TEST(KvCacheTest, AContinuationReusesAllThatWasPublished) {
     EXPECT_EQ(next->reuse().tier, 0);
     EXPECT_EQ(h.Check(*next), "");
   }
+}
+
+// The first two blocks of a mixed group take three pages, the others one.
+TEST(KvCacheTest, BytesOfFirstBlocksOfAnotherCodecAreCounted) {
+  CacheHarness h({16, {MixedGroup(16)}});
+  EXPECT_EQ(h.cache().SequenceBytes(10, 16), 3 * 4096);
+  EXPECT_EQ(h.cache().SequenceBytes(32, 16), 6 * 4096);
+  EXPECT_EQ(h.cache().SequenceBytes(33, 16), 7 * 4096);
+  EXPECT_EQ(h.cache().SharedBytes(31), 3 * 4096);
+  EXPECT_EQ(h.cache().SharedBytes(64), 8 * 4096);
+  const auto sequence = h.Generate(Range(1, 70));
+  EXPECT_EQ(h.pool().used_bytes(), (2 * 3 + 3) * 4096);
+}
+
+TEST(KvCacheTest, OnlyWhatSeesEverythingHasFirstBlocksOfItsOwn) {
+  KvCache::Config config;
+  config.layout = {16, {MixedGroup(16)}};
+  EXPECT_TRUE(config.Validate().ok());
+  config.layout.groups[0].geometry.first = BlockGeometry(2, 32, {{2, 9}});
+  EXPECT_FALSE(config.Validate().ok());
+  config.layout = {16, {MixedGroup(16)}};
+  config.layout.groups[0].kind = GroupKind::kWindow;
+  config.layout.groups[0].window = 20;
+  EXPECT_FALSE(config.Validate().ok());
 }
 
 // B-13: something must be left to compute.
@@ -219,7 +243,7 @@ class LongContextTest : public testing::Test {
   // Tokens of the window group that there is room in use for.
   size_t WindowTokens() {
     return h_.cache().stats().groups[1].ram_used_bytes /
-           h_.layout().groups[1].geometry.slot_bytes() * kBlock;
+           h_.layout().groups[1].geometry.rest.slot_bytes() * kBlock;
   }
   CacheHarness h_{Layout()};
 };

@@ -187,7 +187,7 @@ TEST(KvCacheStoreTest, WhatTheTierDroppedIsNotRewrittenUntilItIsUsed) {
 
 TEST(KvCacheLoadTest, BlocksOnTheTierAreReadForWhoNeedsThem) {
   for (const CacheLayout& layout :
-       {FullOnly(), FullAndWindow(), ThreeGroups()}) {
+       {FullOnly(), FullAndWindow(), ThreeGroups(), MixedAndWindow()}) {
     CacheHarness h(layout, Room(0));
     h.Generate(Range(1, 300));
     h.StoreAll();

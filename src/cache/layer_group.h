@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/block_geometry.h"
+#include "base/by_span.h"
 #include "base/ids.h"
 
 namespace everwarm::cache {
@@ -27,8 +28,8 @@ struct LayerGroup {
   GroupKind kind = GroupKind::kFull;
   // kWindow only: tokens a position sees, itself included.
   uint32_t window = 0;
-  // kRecurrent: of a state (BlockGeometry::is_state()).
-  BlockGeometry geometry;
+  // kRecurrent: of a state (BlockGeometry::is_state()), at any span.
+  BySpan<BlockGeometry> geometry;
 };
 
 // At least one group is not kRecurrent: the tokens of a span are found in the

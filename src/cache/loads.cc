@@ -16,7 +16,8 @@ absl::StatusOr<Load*> Loads::Join(Residency& residency, uint32_t tokens,
       tree_.Identity(residency.node, residency.group, length);
   std::unique_ptr<Load>& load = loads_[identity.key];
   if (load == nullptr) {
-    absl::StatusOr<BlockRef> slot = parts_.pool->Allocate(residency.group);
+    absl::StatusOr<BlockRef> slot =
+        parts_.pool->Allocate(residency.group, residency.node->start);
     if (!slot.ok()) {
       loads_.erase(identity.key);
       return slot.status();

@@ -69,8 +69,7 @@ std::vector<SequenceState::Need> SequenceState::Needs(TokenPos count) const {
 }
 
 void SequenceState::Apply(absl::Span<const Need> needs,
-                          std::vector<BlockRef> slots, TokenPos count,
-                          const BlockPool& pool) {
+                          std::vector<BlockRef> slots, TokenPos count) {
   const TokenPos length = static_cast<TokenPos>(tokens.size());
   if (claimed_ > 0) {
     SetFilled(length);
@@ -87,7 +86,7 @@ void SequenceState::Apply(absl::Span<const Need> needs,
   for (size_t i = 0; i < needs.size(); ++i) {
     const Need& need = needs[i];
     BlockTable& table = tables[need.group];
-    const BlockGeometry& geometry = pool.geometry(need.group);
+    const BlockGeometry& geometry = slots[i]->geometry();
     if (need.copy_tokens > 0) {
       geometry.CopyTokens(table[need.span]->data(), need.copy_tokens,
                           slots[i]->data());

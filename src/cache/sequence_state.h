@@ -77,7 +77,7 @@ class SequenceState {
   bool StatesAreCurrent() const { return claimed_ == 0; }
   // Puts the slots, one per need, into the tables and claims the room.
   void Apply(absl::Span<const Need> needs, std::vector<BlockRef> slots,
-             TokenPos count, const BlockPool& pool);
+             TokenPos count);
 
   // Releases what no later position sees.
   void Append(absl::Span<const TokenId> more);

@@ -12,7 +12,7 @@ namespace {
 // As much as ten blocks of 16 tokens.
 HarnessOptions TenBlocks(const CacheLayout& layout) {
   HarnessOptions options;
-  options.ram_target_bytes = 10 * layout.groups[0].geometry.slot_bytes();
+  options.ram_target_bytes = 10 * layout.groups[0].geometry.rest.slot_bytes();
   options.ram_hard_cap_bytes = 4 * options.ram_target_bytes;
   return options;
 }
@@ -76,7 +76,7 @@ TEST_F(SessionsTest, ItIsAPreferenceAndNoPin) {
     Turn(Range(session * 1000, 64), absl::StrCat("s", session));
   }
   EXPECT_LE(h_.pool().used_bytes(),
-            10 * FullOnly().groups[0].geometry.slot_bytes());
+            10 * FullOnly().groups[0].geometry.rest.slot_bytes());
   EXPECT_EQ(InRam(Range(1000, 64)), 0u);
   EXPECT_EQ(InRam(Range(5000, 64)), 64u);
 }

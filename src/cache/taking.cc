@@ -240,7 +240,8 @@ bool Taking::Read(SequenceState& sequence) {
   const Reads reads = Lend(sequence);
   size_t bytes = 0;
   for (const Residency* residency : reads.residencies) {
-    bytes += parts_.pool->geometry(residency->group).slot_bytes();
+    bytes += parts_.pool->geometry(residency->group, residency->node->start)
+                 .slot_bytes();
   }
   retention_.MakeRoom(bytes);
   for (size_t i = 0; i < reads.residencies.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/by_span.h"
 #include "base/status_macros.h"
 #include "base/units.h"
 #include "cache/latest_conversations.h"
@@ -50,11 +51,15 @@ void WarnIfOpenToOthers(const std::string& dir, const Logger& logger) {
   }
 }
 
-std::vector<store::GroupScheme> Schemes(const models::Model& model) {
-  std::vector<store::GroupScheme> schemes;
+std::vector<BySpan<store::GroupScheme>> Schemes(const models::Model& model) {
+  std::vector<BySpan<store::GroupScheme>> schemes;
   for (const models::ModelGroup& group : model.groups()) {
+    const BySpan<models::LayerScheme>& scheme = group.scheme;
+    const BySpan<BlockGeometry>& geometry = group.geometry;
     schemes.push_back(
-        {group.recurrent ? kStateCodec : group.scheme.name, group.geometry});
+        {geometry.first_spans,
+         {scheme.first.name, geometry.first},
+         {group.recurrent ? kStateCodec : scheme.rest.name, geometry.rest}});
   }
   return schemes;
 }
@@ -118,13 +123,32 @@ absl::Status Assembly::LoadModel(const ModelOptions& options,
 void Assembly::DescribeKv(const ModelOptions& options,
                           const Logger& logger) const {
   size_t bytes = 0;
+  size_t first_bytes = 0;
+  size_t first_tokens = 0;
   size_t state_bytes = 0;
   bool windows = false;
   for (const models::ModelGroup& group : model_->groups()) {
-    (group.recurrent ? state_bytes : bytes) += group.geometry.token_bytes();
+    const BySpan<BlockGeometry>& geometry = group.geometry;
+    if (group.recurrent) {
+      state_bytes += geometry.rest.token_bytes();
+      continue;
+    }
+    bytes += geometry.rest.token_bytes();
+    first_bytes += geometry.At(0).token_bytes();
+    first_tokens =
+        std::max<size_t>(first_tokens, size_t{geometry.first_spans} *
+                                           geometry.rest.block_tokens());
     windows = windows || group.window != 0;
   }
   logger->info("keys and values: {}, {} bytes a token", options.kv, bytes);
+  if (first_tokens > 0) {
+    logger->info("the first {} tokens have {}: {} bytes each", first_tokens,
+                 options.kv_scheme.first().scheme.name, first_bytes);
+  }
+  if (windows && first_tokens > 0) {
+    logger->warn(
+        "layers with a window keep their first tokens like all others");
+  }
   if (state_bytes > 0) {
     logger->info("recurrent layers: {} bytes a state, one every {} tokens",
                  state_bytes, options.state_every);
@@ -156,7 +180,7 @@ absl::StatusOr<Fingerprint> Assembly::Identify(const ModelOptions& options,
 absl::StatusOr<Assembly::Found> Assembly::OpenTier(
     const ModelOptions& options, const Fingerprint& fingerprint,
     const Clock* clock, const Logger& logger) {
-  std::vector<BlockGeometry> geometries;
+  std::vector<BySpan<BlockGeometry>> geometries;
   for (const models::ModelGroup& group : model_->groups()) {
     geometries.push_back(group.geometry);
   }

@@ -26,13 +26,17 @@ std::string TimeText(Clock::Wall time) {
 
 std::string GroupsText(const store::StoredFingerprint& model) {
   std::string text;
-  for (const store::GroupScheme& group : model.groups) {
-    if (group.codec.empty()) {
+  for (const store::StoredGroup& group : model.groups) {
+    const store::GroupScheme& scheme = group.scheme;
+    if (scheme.codec.empty()) {
       continue;
     }
     text += (text.empty() ? "" : " + ") +
-            std::to_string(group.geometry.num_layers()) + " layers " +
-            group.codec;
+            std::to_string(scheme.geometry.num_layers()) + " layers " +
+            scheme.codec;
+    if (group.first_codec != scheme.codec) {
+      text += " behind " + group.first_codec;
+    }
   }
   return text;
 }

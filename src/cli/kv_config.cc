@@ -57,6 +57,29 @@ absl::StatusOr<models::LayerScheme> ReadLayer(const json& layer,
   return models::AffineScheme(bits, group);
 }
 
+// A layer's keys, and "tokens".
+absl::StatusOr<models::FirstTokens> ReadFirst(json first,
+                                              const std::string& where) {
+  models::FirstTokens result;
+  if (const auto found = first.find("tokens"); found != first.end()) {
+    if (found->is_number_unsigned() &&
+        found->get<uint64_t>() <= models::kMaxFirstTokens) {
+      result.tokens = found->get<uint32_t>();
+    }
+    if (result.tokens == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": \"tokens\" is ", found->dump(),
+                       ", not from 1 to ", models::kMaxFirstTokens));
+    }
+    first.erase(found);
+  } else if (first.is_object()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": \"tokens\" is missing"));
+  }
+  EW_ASSIGN_OR_RETURN(result.scheme, ReadLayer(first, where));
+  return result;
+}
+
 absl::StatusOr<json> ReadJson(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
@@ -99,19 +122,24 @@ absl::StatusOr<models::KvScheme> ReadKvScheme(const std::string& text) {
   EW_ASSIGN_OR_RETURN(const json config, ReadJson(text));
   models::LayerScheme usual;
   std::map<uint32_t, models::LayerScheme> layers;
+  models::FirstTokens first;
   for (const auto& [key, value] : config.items()) {
     if (key == "default") {
       EW_ASSIGN_OR_RETURN(usual,
                           ReadLayer(value, absl::StrCat(text, ", default")));
     } else if (key == "layers") {
       EW_ASSIGN_OR_RETURN(layers, ReadLayers(value, text));
+    } else if (key == "first") {
+      EW_ASSIGN_OR_RETURN(first,
+                          ReadFirst(value, absl::StrCat(text, ", first")));
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat(text, ": unknown key \"", key,
-                       "\"; there are \"default\" and \"layers\""));
+                       "\"; there are \"default\", \"layers\" and \"first\""));
     }
   }
-  return models::KvScheme::ByLayer(std::move(usual), std::move(layers));
+  return models::KvScheme::ByLayer(std::move(usual), std::move(layers),
+                                   std::move(first));
 }
 
 }  // namespace everwarm::cli

@@ -11,7 +11,8 @@ namespace everwarm::cli {
 
 // `text` is what KvScheme::Parse() takes, or a FILE.json:
 //   {"default": {"bits": 8, "group_size": 64},
-//    "layers": {"0": {"bits": 16}, "7": {"bits": 4}}}
+//    "layers": {"0": {"bits": 16}, "7": {"bits": 4}},
+//    "first": {"tokens": 64, "bits": 16}}
 // with 4, 8 or 16 (f16) bits and groups of 32 or 64.
 // Errors: kInvalidArgument says what is wrong and where; kNotFound, the file.
 absl::StatusOr<models::KvScheme> ReadKvScheme(const std::string& text);

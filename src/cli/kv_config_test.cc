@@ -39,6 +39,42 @@ TEST_F(KvConfigTest, LayersOfAFileHaveTheirOwnBits) {
   EXPECT_EQ(scheme.Layer(2, false).name, "q4g32");
 }
 
+TEST_F(KvConfigTest, FirstTokensOfAFileHaveTheirOwnBits) {
+  const auto read = ReadKvScheme(
+      Write(R"({"default": {"bits": 4}, "layers": {"0": {"bits": 16}},
+                "first": {"tokens": 100, "bits": 8, "group_size": 32}})"));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->first().tokens, 100u);
+  EXPECT_EQ(read->first().scheme.name, "q8g32");
+  EXPECT_EQ(read->LayerBySpan(0, false, 64).At(1).name, "q8g32");
+  EXPECT_EQ(read->LayerBySpan(0, false, 64).At(2).name, "f16");
+  // f16, as for layers.
+  const auto halves = ReadKvScheme(
+      Write(R"({"default": {"bits": 4}, "first": {"tokens": 1}})"));
+  ASSERT_TRUE(halves.ok()) << halves.status();
+  EXPECT_EQ(halves->first().scheme.name, "f16");
+}
+
+TEST_F(KvConfigTest, WhatIsWrongOfFirstTokensIsNamed) {
+  EXPECT_THAT(Error(Write(R"({"first": 64})")),
+              HasSubstr("first: not an object"));
+  EXPECT_THAT(Error(Write(R"({"first": [64]})")),
+              HasSubstr("first: not an object"));
+  EXPECT_THAT(Error(Write(R"({"first": {"bits": 16}})")),
+              HasSubstr("first: \"tokens\" is missing"));
+  for (const char* tokens : {"0", "-1", "1.5", "\"64\"", "null", "[1]",
+                             "1048577", "18446744073709551616"}) {
+    EXPECT_THAT(
+        Error(Write(std::string(R"({"first": {"tokens": )") + tokens + "}}")),
+        HasSubstr("not from 1 to 1048576"))
+        << tokens;
+  }
+  EXPECT_THAT(Error(Write(R"({"first": {"tokens": 64, "bits": 5}})")),
+              HasSubstr("first: \"bits\" is 5"));
+  EXPECT_THAT(Error(Write(R"({"first": {"tokens": 64, "layers": {}}})")),
+              HasSubstr("unknown key \"layers\""));
+}
+
 TEST_F(KvConfigTest, WhatIsWrongInAFileIsNamed) {
   EXPECT_THAT(Error(Write("[]")), HasSubstr("not a JSON object"));
   EXPECT_THAT(Error(Write("{")), HasSubstr("not a JSON object"));
@@ -55,6 +91,7 @@ TEST_F(KvConfigTest, WhatIsWrongInAFileIsNamed) {
 
 TEST_F(KvConfigTest, NamesOfCodecsGoThrough) {
   EXPECT_TRUE(ReadKvScheme("q8").ok());
+  EXPECT_EQ(ReadKvScheme("q8+f16:64")->first().tokens, 64u);
   EXPECT_THAT(Error("q5"), HasSubstr("q5"));
 }
 

@@ -117,8 +117,9 @@ void ModelOptions::Register(CLI::App& app) {
       ->check(CLI::IsMember({16u, 32u, 64u, 128u, 256u}))
       ->capture_default_str();
   Add(app, "--kv", kv,
-      "How keys and values are kept: f16, q8, q4, turbo[:kKvV] or a FILE.json "
-      "with bits for each layer")
+      "How keys and values are kept: f16, q8, q4, turbo[:kKvV], each with "
+      "+SCHEME:N for the first N tokens (q4+f16:64), or a FILE.json with bits "
+      "for each layer")
       ->capture_default_str();
   Add(app, "--ram-cache", ram_cache,
       "RAM for blocks, live and cached; 0 keeps only what runs")

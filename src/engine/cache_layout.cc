@@ -23,7 +23,7 @@ absl::StatusOr<cache::CacheLayout> CacheLayoutOf(const models::Model& model) {
         {group.name, KindOf(group), group.window, group.geometry});
     if (!group.recurrent) {
       has_blocks = true;
-      layout.block_tokens = group.geometry.block_tokens();
+      layout.block_tokens = group.geometry.rest.block_tokens();
     }
   }
   if (!has_blocks) {

@@ -139,6 +139,9 @@ class Reply {
 struct EngineStats {
   // Of all layers and groups that have keys and values.
   uint64_t kv_bytes_per_token = 0;
+  // Tokens at the start of every sequence that take other bytes each; 0: none.
+  uint64_t first_tokens = 0;
+  uint64_t kv_bytes_per_first_token = 0;
   // Of all recurrent layers, at one position.
   uint64_t state_bytes = 0;
   cache::CacheStats cache;

@@ -4,6 +4,7 @@
 #include "kernels/attention.h"
 #include "kernels/codec.h"
 #include "kernels/f16.h"
+#include "kernels/kv_planes.h"
 
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -42,30 +43,17 @@ namespace {
 
 HWY_EXPORT(ToF16);
 
-struct Plane {
-  const PlaneCodec& codec;
-  size_t offset;
-  size_t params_offset;
-  uint32_t dim;
-};
-
 // Writes row `row`, head `head` of one plane.
-void AppendHead(const AttentionShape& shape, const AttentionRow& row,
-                const Plane& plane, size_t head, const float* from) {
-  const size_t token =
-      head * shape.block_tokens + row.position % shape.block_tokens;
-  std::byte* slot = row.blocks[row.position / shape.block_tokens];
-  std::byte* to =
-      slot + plane.offset + token * plane.codec.IndexBytes(plane.dim);
+void AppendHead(const AttentionRow& row, const CodedPlane& plane, uint32_t head,
+                const float* from) {
+  const CodedHead to = plane.At(row.blocks[row.position / plane.block_tokens],
+                                head, row.position);
   if (!plane.codec.packed()) {
     HWY_DYNAMIC_DISPATCH(ToF16)
-    (from, plane.dim, reinterpret_cast<uint16_t*>(to));
+    (from, plane.dim, reinterpret_cast<uint16_t*>(to.indices));
     return;
   }
-  std::byte* params =
-      slot + plane.params_offset + token * plane.codec.ParamBytes(plane.dim);
-  EncodeHead(plane.codec, from, plane.dim, to,
-             reinterpret_cast<uint16_t*>(params));
+  EncodeHead(plane.codec, from, plane.dim, to.indices, to.params);
 }
 
 }  // namespace
@@ -73,17 +61,19 @@ void AppendHead(const AttentionShape& shape, const AttentionRow& row,
 void AppendKv(const AttentionShape& shape, const LayerOffsets& offsets,
               absl::Span<const AttentionRow> rows, const float* k,
               const float* v, uint32_t thread, uint32_t num_threads) {
-  const Plane keys = {shape.k_codec, offsets.k, offsets.k_params, shape.k_dim};
-  const Plane values = {shape.v_codec, offsets.v, offsets.v_params,
-                        shape.v_dim};
+  const CodedPlanes first = PlanesAt(shape, offsets, 0);
+  const CodedPlanes rest = PlanesAt(shape, offsets, shape.first.tokens);
   const size_t heads = shape.num_kv_heads;
   const size_t total = rows.size() * heads;
   const size_t last = total * (thread + 1) / num_threads;
   for (size_t i = total * thread / num_threads; i < last; ++i) {
     const AttentionRow& row = rows[i / heads];
-    AppendHead(shape, row, keys, i % heads, k + i * shape.k_dim);
+    const auto head = static_cast<uint32_t>(i % heads);
+    const CodedPlanes& planes =
+        row.position < shape.first.tokens ? first : rest;
+    AppendHead(row, planes.k, head, k + i * shape.k_dim);
     if (!shape.v_in_k) {
-      AppendHead(shape, row, values, i % heads, v + i * shape.v_dim);
+      AppendHead(row, planes.v, head, v + i * shape.v_dim);
     }
   }
 }

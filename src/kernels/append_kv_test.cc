@@ -1,4 +1,5 @@
 // Writing KV into blocks, and half precision itself.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -85,7 +86,8 @@ AttentionShape Shape(uint32_t k_dim, uint32_t v_dim) {
 std::vector<std::byte> Bytes(KvSequence& sequence) {
   std::vector<std::byte> bytes;
   for (std::byte* slot : sequence.table()) {
-    bytes.insert(bytes.end(), slot, slot + sequence.geometry().slot_bytes());
+    bytes.insert(bytes.end(), slot,
+                 slot + sequence.geometry().rest.slot_bytes());
   }
   return bytes;
 }
@@ -138,6 +140,45 @@ TEST(AppendKvTest, WritesItsTokensAndNothingElse) {
     }
   }
   hwy::SetSupportedTargetsForTest(0);
+}
+
+TEST(AppendKvTest, CodesEachTokenAsItsBlockIs) {
+  AttentionShape shape = Shape(64, 64);
+  shape.k_codec = {Coding::kAffine, 8, 32};
+  shape.v_codec = {Coding::kRotated, 3, 32};
+  shape.first.tokens = 64;
+  KvSequence got(shape, 100, 1);
+  const auto k = RandomFloats(60 * 3 * 64, 2);
+  const auto v = RandomFloats(60 * 3 * 64, 3);
+  AppendKv(shape, got.offsets(), got.Rows(30, 90), k.data(), v.data(), 0, 1);
+  for (uint32_t r = 0; r < 60; ++r) {
+    for (uint32_t h = 0; h < 3; ++h) {
+      for (const bool key : {true, false}) {
+        const float* from = (key ? k : v).data() + (r * 3 + h) * 64;
+        const PlaneCodec codec = 30 + r < 64 ? PlaneCodec()
+                                 : key       ? shape.k_codec
+                                             : shape.v_codec;
+        std::vector<std::byte> indices(codec.IndexBytes(64));
+        std::vector<uint16_t> params(codec.ParamBytes(64) / 2);
+        std::vector<float> expected(64);
+        if (codec.packed()) {
+          EncodeHead(codec, from, 64, indices.data(), params.data());
+          DecodeHead(codec, indices.data(), params.data(), 64, expected.data());
+        } else {
+          std::transform(from, from + 64, expected.begin(), [](float number) {
+            return F16ToF32(F32ToF16(number));
+          });
+        }
+        ASSERT_EQ(got.Decoded(key, h, 30 + r), expected) << 30 + r;
+      }
+    }
+  }
+  // The others are as they were.
+  const KvSequence untouched(shape, 100, 1);
+  for (const TokenPos pos : {0u, 29u, 90u, 99u}) {
+    EXPECT_EQ(got.Decoded(true, 2, pos), untouched.Decoded(true, 2, pos));
+    EXPECT_EQ(got.Decoded(false, 2, pos), untouched.Decoded(false, 2, pos));
+  }
 }
 
 TEST(AppendKvTest, RoundsAlikeOnEveryInstructionSet) {

@@ -6,9 +6,10 @@
 // fixed partitions of the positions (AttentionShape::partition_tokens), each
 // with a running maximum, and partitions are merged in order.
 //
-// KV lies in slots as base/block_geometry.h says, in the planes of KvPlanes():
-// one row [token][bytes] per layer, plane and KV head, coded as kernels/codec.h
-// says. Attention reads the coded form.
+// KV lies in slots as base/block_geometry.h says, in the planes of
+// KvGeometry(): one row [token][bytes] per layer, plane and KV head, coded as
+// kernels/codec.h says. Attention reads the coded form. The codec of a block
+// follows from its span's index: AttentionShape::first.
 #ifndef EVERWARM_KERNELS_ATTENTION_H_
 #define EVERWARM_KERNELS_ATTENTION_H_
 
@@ -20,6 +21,7 @@
 
 #include "absl/types/span.h"
 #include "base/block_geometry.h"
+#include "base/by_span.h"
 #include "base/ids.h"
 #include "kernels/codec.h"
 
@@ -46,6 +48,14 @@ struct AttentionShape {
   PlaneCodec k_codec;
   // Where it rotates, CanRotate(v_dim).
   PlaneCodec v_codec;
+  // What the first positions of every sequence are coded by instead.
+  struct First {
+    // A multiple of block_tokens and of kCodedTokens; 0: none.
+    uint32_t tokens = 0;
+    PlaneCodec k_codec;
+    PlaneCodec v_codec;
+  };
+  First first;
 
   // Elements of what a value is stored in.
   uint32_t StoredValueDim() const { return v_in_k ? k_dim : v_dim; }
@@ -54,6 +64,10 @@ struct AttentionShape {
 // Tokens of one fixed partition of the positions; a multiple of every block
 // size.
 inline constexpr uint32_t kPartitionTokens = 512;
+
+// Positions from a multiple of it on that have one codec, whatever the block
+// size.
+inline constexpr uint32_t kCodedTokens = 64;
 
 struct AttentionRow {
   // Slot addresses of the row's sequence and group, by span index. Entries of
@@ -72,21 +86,27 @@ struct AttentionQueries {
 };
 
 // Where one layer's planes begin in a slot (BlockGeometry::PlaneOffset).
-struct LayerOffsets {
+struct PlaneOffsets {
   size_t k = 0;
   size_t v = 0;
   // Of codecs that have parameters.
   size_t k_params = 0;
   size_t v_params = 0;
 };
+struct LayerOffsets {
+  PlaneOffsets rest;
+  PlaneOffsets first;  // in blocks of AttentionShape::first
+};
 
-// Planes of one layer: keys and their parameters, values and theirs; codecs
-// without parameters have no plane for them, nor have values that lie in keys.
-std::vector<PlaneGeometry> KvPlanes(const AttentionShape& shape);
+// Slots of `num_layers` layers. Planes of one layer: keys and their parameters,
+// values and theirs; codecs without parameters have no plane for them, nor have
+// values that lie in keys.
+BySpan<BlockGeometry> KvGeometry(const AttentionShape& shape,
+                                 uint32_t num_layers);
 
-// Where they begin. Requires: `geometry` has KvPlanes(shape).
+// Where they begin. Requires: `geometry` is a KvGeometry(shape).
 LayerOffsets KvOffsets(const AttentionShape& shape,
-                       const BlockGeometry& geometry, uint32_t layer);
+                       const BySpan<BlockGeometry>& geometry, uint32_t layer);
 
 // Codes new keys and values into the blocks at each row's position.
 //

@@ -95,8 +95,7 @@ class Kv {
  public:
   Kv(const ModelShape& model, TokenPos tokens)
       : shape_(model.shape),
-        geometry_(model.layers, model.shape.block_tokens,
-                  KvPlanes(model.shape)) {
+        geometry_(KvGeometry(model.shape, model.layers).rest) {
     const uint32_t blocks =
         (tokens + model.shape.block_tokens - 1) / model.shape.block_tokens;
     bytes_ = blocks * geometry_.slot_bytes();
@@ -230,8 +229,8 @@ void BM_ReadRows(benchmark::State& state) {
              ++i) {
           const size_t head = i / kv.table().size();
           const std::byte* slot = kv.table()[i % kv.table().size()];
-          sum += SumBytes(slot + offsets.k + head * row, row);
-          sum += SumBytes(slot + offsets.v + head * row, row);
+          sum += SumBytes(slot + offsets.rest.k + head * row, row);
+          sum += SumBytes(slot + offsets.rest.v + head * row, row);
         }
         benchmark::DoNotOptimize(sum);
       });

@@ -22,6 +22,7 @@ namespace {
 using everwarm::testing::Attend;
 using everwarm::testing::BlockOrder;
 using everwarm::testing::CodecPairs;
+using everwarm::testing::FirstCodecs;
 using everwarm::testing::KvSequence;
 using everwarm::testing::RandomFloats;
 
@@ -120,6 +121,10 @@ class ContiguousTwin {
         x.push_back(Score(t));
         max = std::max(max, x.back());
       }
+      // A partition that begins at the border has nothing of the first.
+      if (tile == shape_.first.tokens && tile % kPartitionTokens != 0) {
+        Turn(sums.value);
+      }
       const float shrink = Exp2(sums.max - max);
       sums.max = max;
       for (float& lane : lanes) lane *= shrink;
@@ -137,8 +142,17 @@ class ContiguousTwin {
       for (uint32_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
     }
     sums.sum = lanes[0];
+    if (end <= shape_.first.tokens) Turn(sums.value);
     for (float& v : sums.value) v += 0.0f;
     return sums;
+  }
+
+  // From the space of the first positions' values to that of the rest.
+  void Turn(std::vector<float>& value) const {
+    const bool from = shape_.first.v_codec.coding == Coding::kRotated;
+    const bool to = shape_.v_codec.coding == Coding::kRotated;
+    if (from && !to) UnrotateHead(value.data(), shape_.v_dim);
+    if (to && !from) RotateHead(value.data(), shape_.v_dim);
   }
 
   void Fold(const Sums& part, Sums& row) const {
@@ -373,6 +387,94 @@ TEST(AttentionExactnessTest, CodedBlocksGiveTheBitsOfAContiguousTwin) {
     }
   }
   hwy::SetSupportedTargetsForTest(0);
+}
+
+TEST(AttentionExactnessTest, FirstTokensOfAnotherCodecGiveTheBitsOfATwin) {
+  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    SCOPED_TRACE(KernelTarget());
+    for (const auto& [first, name] : FirstCodecs(64)) {
+      for (const auto& [k_codec, v_codec] : CodecPairs(true)) {
+        AttentionShape shape = Shape(3, 1, 64);
+        shape.block_tokens = 16;
+        shape.k_codec = k_codec;
+        shape.v_codec = v_codec;
+        shape.first = first;
+        SCOPED_TRACE(::testing::Message()
+                     << name << ", then bits " << k_codec.bits << " and "
+                     << v_codec.bits);
+        ExpectLikeTwin(shape, 1, 1);
+        ExpectLikeTwin(shape, 64, 3);
+        ExpectLikeTwin(shape, 65, 1);
+        ExpectLikeTwin(shape, 150, 40);
+        shape.first.tokens = 192;
+        ExpectLikeTwin(shape, 230, 1);
+        // A border that is the end of a partition, and one behind it.
+        shape.first.tokens = 512;
+        ExpectLikeTwin(shape, 520, 20);
+        shape.first.tokens = 576;
+        ExpectLikeTwin(shape, 601, 1);
+        shape.window = 70;
+        ExpectLikeTwin(shape, 601, 40);
+      }
+    }
+    AttentionShape odd = Shape(5, 1, 37);
+    odd.v_dim = 51;
+    odd.k_codec = everwarm::testing::kQ4Codec;
+    odd.v_codec = everwarm::testing::kQ8Codec;
+    odd.first.tokens = 64;
+    ExpectLikeTwin(odd, 150, 90);
+    ExpectLikeTwin(odd, 150, 1);
+    AttentionShape latent = Shape(7, 1, 40);
+    latent.v_dim = 32;
+    latent.v_in_k = true;
+    latent.k_codec = everwarm::testing::kQ4Codec;
+    latent.v_codec = latent.k_codec;
+    latent.first.tokens = 64;
+    ExpectLikeTwin(latent, 130, 70);
+    ExpectLikeTwin(latent, 130, 1);
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+TEST(AttentionExactnessTest, RowsAcrossABorderDoNotFeelHowTheyAreSplit) {
+  for (const auto& [first, name] : FirstCodecs(576)) {
+    for (const auto& [k_codec, v_codec] : CodecPairs(true)) {
+      AttentionShape shape = Shape(9, 3, 64);
+      shape.k_codec = k_codec;
+      shape.v_codec = v_codec;
+      shape.first = first;
+      // From before the border to behind it, and all behind it.
+      for (const TokenPos length : {600, 1100}) {
+        const Case c(shape, length, 70);
+        for (uint32_t threads : {1, 3}) {
+          EXPECT_TRUE(SameBits(
+              Attend(shape, c.sequence.offsets(), c.rows, c.q.data(), threads),
+              c.alone))
+              << name << " first, " << length << " tokens";
+        }
+      }
+    }
+  }
+}
+
+// Of halves at the start, too: what is turned at the border are sums of what a
+// row sees.
+TEST(AttentionExactnessTest, WhatComesLaterAmongTheFirstTokensIsNotSeen) {
+  AttentionShape shape = Shape(6, 2, 64);
+  shape.k_codec = {Coding::kAffine, 8, 32};
+  shape.v_codec = {Coding::kRotated, 3, 32};
+  shape.first.tokens = 64;
+  Case c(shape, 60, 30);
+  for (uint32_t head = 0; head < 2; ++head) {
+    std::fill_n(c.sequence.Token(1, head, 50), 64, uint16_t{0x7E00});
+  }
+  const auto out = Attend(shape, c.sequence.offsets(), c.rows, c.q.data(), 2);
+  const size_t clean = 20 * c.RowFloats();
+  EXPECT_TRUE(SameBits(out.data(), c.alone.data(), clean));
+  for (size_t i = clean; i < out.size(); ++i) {
+    ASSERT_TRUE(std::isnan(out[i])) << "what is seen must show";
+  }
 }
 
 TEST(AttentionExactnessTest, RowsOfCodedBlocksDoNotFeelHowTheyAreSplit) {

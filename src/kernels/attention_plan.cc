@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/kv_planes.h"
 #include "kernels/numerics.h"
 #include "kernels/partition.h"
 #include "kernels/work_split.h"
@@ -82,8 +83,10 @@ struct AttentionPlan::Impl {
 
   void RunItem(const WorkItem& item, const LayerOffsets& offsets,
                const AttentionQueries& queries, float* out, Worker& worker);
-  PartitionArgs StartItem(const WorkItem& item, const LayerOffsets& offsets,
-                          const float* q, Worker& worker) const;
+  void ScaleQueries(const WorkItem& item, const float* q, Worker& worker) const;
+  // What is common to the item's partitions, of blocks with these planes.
+  PartitionArgs MakeArgs(const WorkItem& item, const CodedPlanes& planes,
+                         const Worker& worker) const;
   void FillSpans(const WorkGroup& group, uint32_t partition,
                  Worker& worker) const;
   // Folds or records what a partition gave each of the item's rows.
@@ -102,10 +105,6 @@ struct AttentionPlan::Impl {
   }
   std::atomic<uint32_t>& Counter(uint32_t row, uint32_t kv_head) const {
     return counters[size_t{row} * shape.num_kv_heads + kv_head];
-  }
-  size_t HeadOffset(size_t plane, uint32_t kv_head,
-                    uint32_t token_bytes) const {
-    return plane + size_t{kv_head} * shape.block_tokens * token_bytes;
   }
 
   AttentionShape shape;
@@ -171,10 +170,8 @@ void AttentionPlan::Impl::PrepareRecords() {
   }
 }
 
-PartitionArgs AttentionPlan::Impl::StartItem(const WorkItem& item,
-                                             const LayerOffsets& offsets,
-                                             const float* q,
-                                             Worker& worker) const {
+void AttentionPlan::Impl::ScaleQueries(const WorkItem& item, const float* q,
+                                       Worker& worker) const {
   const WorkGroup& group = split.groups()[item.group];
   const float factor = QueryFactor(shape);
   for (uint32_t m = 0; m < group.num_members; ++m) {
@@ -183,23 +180,24 @@ PartitionArgs AttentionPlan::Impl::StartItem(const WorkItem& item,
     ScaleQuery(q + head * shape.k_dim, factor, heads() * shape.k_dim,
                worker.query + size_t{m} * heads() * shape.k_dim);
   }
+}
+
+PartitionArgs AttentionPlan::Impl::MakeArgs(const WorkItem& item,
+                                            const CodedPlanes& planes,
+                                            const Worker& worker) const {
+  const WorkGroup& group = split.groups()[item.group];
   PartitionArgs args;
   args.blocks = rows[Member(group, 0)].blocks;
   args.block_tokens = shape.block_tokens;
   args.k_dim = shape.k_dim;
   args.v_dim = shape.v_dim;
-  args.stored_v_dim = shape.StoredValueDim();
-  args.k_codec = shape.k_codec;
-  args.v_codec = shape.v_codec;
-  args.k_offset = HeadOffset(offsets.k, item.kv_head,
-                             shape.k_codec.IndexBytes(shape.k_dim));
-  args.v_offset = HeadOffset(offsets.v, item.kv_head,
-                             shape.v_codec.IndexBytes(args.stored_v_dim));
-  args.k_params_offset = HeadOffset(offsets.k_params, item.kv_head,
-                                    shape.k_codec.ParamBytes(shape.k_dim));
-  args.v_params_offset =
-      HeadOffset(offsets.v_params, item.kv_head,
-                 shape.v_codec.ParamBytes(args.stored_v_dim));
+  args.stored_v_dim = planes.v.dim;
+  args.k_codec = planes.k.codec;
+  args.v_codec = planes.v.codec;
+  args.k_offset = planes.k.HeadOffset(item.kv_head);
+  args.v_offset = planes.v.HeadOffset(item.kv_head);
+  args.k_params_offset = planes.k.HeadParamsOffset(item.kv_head);
+  args.v_params_offset = planes.v.HeadParamsOffset(item.kv_head);
   args.score_cap = ScoreCap(shape);
   args.read_end = item.last_partition * kPartitionTokens;
   args.heads = heads();
@@ -290,11 +288,21 @@ void AttentionPlan::Impl::RunItem(const WorkItem& item,
                                   const AttentionQueries& queries, float* out,
                                   Worker& worker) {
   const WorkGroup& group = split.groups()[item.group];
-  PartitionArgs args = StartItem(item, offsets, queries.q, worker);
+  ScaleQueries(item, queries.q, worker);
+  const TokenPos border = shape.first.tokens;
+  PartitionArgs args = MakeArgs(item, PlanesAt(shape, offsets, border), worker);
   for (uint32_t p = item.first_partition; p < item.last_partition; ++p) {
     FillSpans(group, p, worker);
     args.begin = p * kPartitionTokens;
-    AccumulatePartition(args, worker.scratch, worker.sums);
+    if (args.begin < border) {
+      PartitionArgs first = MakeArgs(item, PlanesAt(shape, offsets, 0), worker);
+      first.begin = args.begin;
+      first.read_end = std::min(args.read_end, border);
+      AccumulateMixedPartition(first, args, border, worker.scratch,
+                               worker.sums);
+    } else {
+      AccumulatePartition(args, worker.scratch, worker.sums);
+    }
     Settle(item, p, worker);
   }
   for (uint32_t m = 0; m < group.num_members; ++m) {

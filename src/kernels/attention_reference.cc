@@ -5,31 +5,19 @@
 
 #include "kernels/attention.h"
 #include "kernels/codec.h"
+#include "kernels/kv_planes.h"
 #include "kernels/numerics.h"
 
 namespace everwarm::kernels {
 namespace {
 
-struct Plane {
-  const PlaneCodec& codec;
-  size_t offset;
-  size_t params_offset;
-  uint32_t dim;
-};
-
 // Token `pos` of one head of one plane, as attention sees it.
-std::vector<float> Token(const AttentionShape& shape, const AttentionRow& row,
-                         const Plane& plane, uint32_t kv_head, TokenPos pos) {
-  const std::byte* slot = row.blocks[pos / shape.block_tokens];
-  const size_t token =
-      size_t{kv_head} * shape.block_tokens + pos % shape.block_tokens;
+std::vector<float> Token(const AttentionRow& row, const CodedPlane& plane,
+                         uint32_t kv_head, TokenPos pos) {
+  const CodedHead head =
+      plane.At(row.blocks[pos / plane.block_tokens], kv_head, pos);
   std::vector<float> numbers(plane.dim);
-  DecodeHead(plane.codec,
-             slot + plane.offset + token * plane.codec.IndexBytes(plane.dim),
-             reinterpret_cast<const uint16_t*>(
-                 slot + plane.params_offset +
-                 token * plane.codec.ParamBytes(plane.dim)),
-             plane.dim, numbers.data());
+  DecodeHead(plane.codec, head.indices, head.params, plane.dim, numbers.data());
   return numbers;
 }
 
@@ -53,15 +41,12 @@ struct QueryHead {
 
 void ReferenceHead(const AttentionShape& shape, const LayerOffsets& offsets,
                    const AttentionRow& row, const QueryHead& head, float* out) {
-  const Plane keys = {shape.k_codec, offsets.k, offsets.k_params, shape.k_dim};
-  const Plane values = {shape.v_codec, offsets.v, offsets.v_params,
-                        shape.StoredValueDim()};
   const TokenPos first = FirstVisible(shape, row.position);
   std::vector<double> scores;
   double max = -std::numeric_limits<double>::infinity();
   for (TokenPos pos = first; pos <= row.position; ++pos) {
-    scores.push_back(
-        Score(shape, head.q, Token(shape, row, keys, head.kv_head, pos)));
+    const CodedPlane keys = PlanesAt(shape, offsets, pos).k;
+    scores.push_back(Score(shape, head.q, Token(row, keys, head.kv_head, pos)));
     max = std::max(max, scores.back());
   }
   double sum = 0.0;
@@ -69,20 +54,28 @@ void ReferenceHead(const AttentionShape& shape, const LayerOffsets& offsets,
     max = std::max(max, double{*head.sink});
     sum = std::exp(double{*head.sink} - max);
   }
-  std::vector<double> value(shape.v_dim, 0.0);
+  // Of values as they were, and of rotated ones.
+  std::vector<double> plain(shape.v_dim, 0.0);
+  std::vector<double> rotated(shape.v_dim, 0.0);
   for (size_t t = 0; t < scores.size(); ++t) {
     const double weight = std::exp(scores[t] - max);
-    const std::vector<float> v = Token(shape, row, values, head.kv_head,
-                                       first + static_cast<TokenPos>(t));
+    const TokenPos pos = first + static_cast<TokenPos>(t);
+    const CodedPlane values = PlanesAt(shape, offsets, pos).v;
+    const std::vector<float> v = Token(row, values, head.kv_head, pos);
+    std::vector<double>& value =
+        values.codec.coding == Coding::kRotated ? rotated : plain;
     sum += weight;
     for (uint32_t i = 0; i < shape.v_dim; ++i) {
       value[i] += weight * double{v[i]};
     }
   }
   for (uint32_t i = 0; i < shape.v_dim; ++i) {
-    out[i] = static_cast<float>(value[i] / sum);
+    out[i] = static_cast<float>(rotated[i] / sum);
   }
-  if (shape.v_codec.coding == Coding::kRotated) UnrotateHead(out, shape.v_dim);
+  if (CanRotate(shape.v_dim)) UnrotateHead(out, shape.v_dim);
+  for (uint32_t i = 0; i < shape.v_dim; ++i) {
+    out[i] += static_cast<float>(plain[i] / sum);
+  }
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ namespace {
 
 using everwarm::testing::Attend;
 using everwarm::testing::CodecPairs;
+using everwarm::testing::FirstCodecs;
 using everwarm::testing::KvSequence;
 using everwarm::testing::RandomFloats;
 
@@ -86,12 +87,12 @@ TEST(AttentionTest, AgreesWhereValuesLieInKeys) {
            {576, 512}, {48, 32}, {37, 29}, {16, 16}, {2, 1}}) {
     AttentionShape shape = Shape(8, 1, k_dim, v_dim);
     shape.v_in_k = true;
-    EXPECT_EQ(KvPlanes(shape).size(), 1u);
+    EXPECT_EQ(KvGeometry(shape, 1).rest.planes().size(), 1u);
     ExpectLikeReference(shape, 70, 3);
     ExpectLikeReference(shape, 600, 9);
     shape.k_codec = everwarm::testing::kQ8Codec;
     shape.v_codec = everwarm::testing::kQ8Codec;
-    EXPECT_EQ(KvPlanes(shape).size(), 2u);
+    EXPECT_EQ(KvGeometry(shape, 1).rest.planes().size(), 2u);
     ExpectLikeReference(shape, 600, 1);
   }
 }
@@ -173,6 +174,44 @@ TEST(AttentionTest, AgreesOverCodecs) {
   }
 }
 
+// Borders at the ends of blocks and of tiles, at partitions' ends and within
+// them; sequences shorter than the first tokens, just as long, and longer.
+TEST(AttentionTest, AgreesWhereTheFirstTokensHaveAnotherCodec) {
+  for (const uint32_t block : {16, 32, 64, 128}) {
+    for (const uint32_t border : {64u, 128u, 192u, 512u, 576u}) {
+      if (border % block != 0) continue;
+      for (const auto& [first, name] : FirstCodecs(border)) {
+        SCOPED_TRACE(::testing::Message() << name << " to " << border);
+        AttentionShape shape = Shape(3, 1, 64, 64);
+        shape.block_tokens = block;
+        shape.first = first;
+        shape.k_codec = {Coding::kAffine, 8, 32};
+        shape.v_codec = {Coding::kRotated, 3, 32};
+        ExpectLikeReference(shape, 3, 1);
+        ExpectLikeReference(shape, border - 1, 1);
+        ExpectLikeReference(shape, border, 10);
+        ExpectLikeReference(shape, border + 1, 1);
+        ExpectLikeReference(shape, border + 40, 50);
+        ExpectLikeReference(shape, border + 500, 1, 3);
+      }
+    }
+  }
+}
+
+TEST(AttentionTest, AgreesWhereTheFirstOfLatentKeysHaveAnotherCodec) {
+  AttentionShape shape = Shape(8, 1, 37, 29);
+  shape.v_in_k = true;
+  shape.k_codec = everwarm::testing::kQ4Codec;
+  shape.v_codec = shape.k_codec;
+  shape.first.tokens = 64;
+  EXPECT_EQ(KvGeometry(shape, 1).first.planes().size(), 1u);
+  EXPECT_EQ(KvGeometry(shape, 1).rest.planes().size(), 2u);
+  for (const TokenPos length : {1, 63, 64, 65, 300}) {
+    ExpectLikeReference(shape, length, 1);
+    ExpectLikeReference(shape, length, 40);
+  }
+}
+
 // Whatever the shape: some at random, each replayable from its number.
 TEST(AttentionTest, AgreesOverRandomShapes) {
   for (uint32_t number = 0; number < 300; ++number) {
@@ -192,6 +231,11 @@ TEST(AttentionTest, AgreesOverRandomShapes) {
     const auto pairs = CodecPairs(rotate);
     std::tie(shape.k_codec, shape.v_codec) = pairs[random() % pairs.size()];
     const Sinks sinks = among(0, 2) == 0 ? Sinks::kSome : Sinks::kNone;
+    if (among(0, 1) == 0) {
+      const uint32_t unit = std::max(shape.block_tokens, kCodedTokens);
+      const auto firsts = FirstCodecs(unit * among(1, 3));
+      shape.first = firsts[random() % (rotate ? 3 : 2)].first;
+    }
     ExpectLikeReference(shape, among(1, 400), among(1, 40), among(1, 3), sinks);
   }
 }
@@ -216,6 +260,17 @@ TEST(AttentionTest, AgreesOnEveryInstructionSet) {
     ExpectLikeReference(shape, 200, 64);
     ExpectLikeReference(shape, 200, 64, 1, Sinks::kSome);
     ExpectLikeReference(Shape(5, 1, 83, 41), 130, 5, 1, Sinks::kSome);
+    AttentionShape mixed = Shape(3, 1, 64, 64);
+    mixed.block_tokens = 32;
+    for (const auto& [first, name] : FirstCodecs(64)) {
+      mixed.first = first;
+      for (const auto& [k_codec, v_codec] : CodecPairs(true)) {
+        mixed.k_codec = k_codec;
+        mixed.v_codec = v_codec;
+        ExpectLikeReference(mixed, 66, 4);
+        ExpectLikeReference(mixed, 130, 1);
+      }
+    }
   }
   hwy::SetSupportedTargetsForTest(0);
 }

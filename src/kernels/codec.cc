@@ -131,8 +131,7 @@ const Quantiser& QuantiserOf(uint32_t bits) {
 void EncodeRotated(const PlaneCodec& codec, float* x, uint32_t dim,
                    std::byte* indices, uint16_t* params) {
   const std::vector<float>& boundaries = QuantiserOf(codec.bits).boundaries;
-  for (uint32_t i = 0; i < dim; ++i) x[i] *= Signs()[i];
-  Hadamard(x, dim);
+  RotateHead(x, dim);
   for (uint32_t begin = 0; begin < dim; begin += codec.group, ++params) {
     const uint32_t end = std::min(dim, begin + codec.group);
     float squares = 0.0f;
@@ -188,6 +187,11 @@ void DecodeHead(const PlaneCodec& codec, const std::byte* indices,
   for (uint32_t i = 0; i < dim; ++i) {
     to[i] = DecodeNumber(codec, indices, params, i);
   }
+}
+
+void RotateHead(float* values, uint32_t dim) {
+  for (uint32_t i = 0; i < dim; ++i) values[i] *= Signs()[i];
+  Hadamard(values, dim);
 }
 
 void UnrotateHead(float* values, uint32_t dim) {

@@ -72,7 +72,9 @@ float DecodeNumber(const PlaneCodec& codec, const std::byte* indices,
 void DecodeHead(const PlaneCodec& codec, const std::byte* indices,
                 const uint16_t* params, uint32_t dim, float* to);
 
-// Turns sums of rotated values back, in place.
+// Multiplies by the signs and the matrix, in place, and turns sums of rotated
+// values back. Require: CanRotate(dim).
+void RotateHead(float* values, uint32_t dim);
 void UnrotateHead(float* values, uint32_t dim);
 
 // Floats by index: 2^bits of them.

@@ -149,7 +149,7 @@ uint64_t BytesPerToken(uint32_t dim, const PlaneCodec& k, const PlaneCodec& v) {
   shape.v_dim = dim;
   shape.k_codec = k;
   shape.v_codec = v;
-  return BlockGeometry(1, shape.block_tokens, KvPlanes(shape)).token_bytes();
+  return KvGeometry(shape, 1).rest.token_bytes();
 }
 
 TEST(CodecTest, BytesPerTokenAreThoseOfTheCodecs) {

@@ -15,6 +15,10 @@
 //     lanes  = lanes * shrink, then lanes[t % kSumLanes] += p[t], t in order
 //     acc    = acc * shrink, then fused multiply-adds of p[t] * v[t], t in
 //     order
+//   Where the values of the first positions (AttentionShape::first) are rotated
+//   and those of the rest are not, or the other way round, acc is turned into
+//   the space of the rest once, after the last tile of the first positions that
+//   the partition has: RotateHead() or UnrotateHead() of its v_dim numbers.
 //   sum = lanes added by halves (i and i + 8, + 4, + 2, + 1); acc + 0, which
 //   makes a zero positive.
 //   Partitions are folded in order: the first one is copied, then
@@ -42,6 +46,8 @@ inline constexpr uint32_t kTileTokens = 64;
 inline constexpr uint32_t kSumLanes = 16;
 static_assert(kPartitionTokens % kTileTokens == 0);
 static_assert(kTileTokens % kSumLanes == 0);
+// A tile has one codec.
+static_assert(kCodedTokens % kTileTokens == 0);
 
 inline constexpr float kLog2E = 1.44269504088896341f;
 

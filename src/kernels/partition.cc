@@ -438,20 +438,24 @@ void AccumulateTile(const PartitionArgs& args, const PartitionScratch& scratch,
   Values(tile, !finite);
 }
 
-void AccumulatePartition(const PartitionArgs& args,
-                         const PartitionScratch& scratch,
-                         const PartitionSums& sums) {
+void BeginPartition(const PartitionArgs& args, const PartitionScratch& scratch,
+                    const PartitionSums& sums) {
   const uint32_t query_rows = args.num_spans * args.heads;
   const size_t values = size_t{query_rows} * ValueStride(args.v_dim);
   std::fill_n(sums.max, query_rows, -std::numeric_limits<float>::infinity());
   std::fill_n(scratch.lanes, size_t{query_rows} * kSumLanes, 0.0f);
   std::fill_n(sums.value, values, 0.0f);
+}
+
+// Tiles of [begin, end).
+void AccumulateTiles(const PartitionArgs& args, TokenPos begin, TokenPos end,
+                     const PartitionScratch& scratch,
+                     const PartitionSums& sums) {
   TileRows rows[2];
-  bool found = FindRows(args, args.begin, rows[0]);
-  for (uint32_t t = 0; t < kPartitionTokens; t += kTileTokens) {
-    const uint32_t current = t / kTileTokens % 2;
-    const TokenPos tile = args.begin + t;
-    // Beyond the partition only where the caller goes on there.
+  bool found = FindRows(args, begin, rows[0]);
+  for (TokenPos tile = begin; tile < end; tile += kTileTokens) {
+    const uint32_t current = (tile - begin) / kTileTokens % 2;
+    // Beyond the end only where the caller goes on there.
     const bool more = tile + kTileTokens < args.read_end;
     const bool next =
         more && FindRows(args, tile + kTileTokens, rows[1 - current]);
@@ -461,10 +465,52 @@ void AccumulatePartition(const PartitionArgs& args,
     }
     found = next;
   }
+}
+
+void EndPartition(const PartitionArgs& args, const PartitionScratch& scratch,
+                  const PartitionSums& sums) {
+  const uint32_t query_rows = args.num_spans * args.heads;
   for (uint32_t r = 0; r < query_rows; ++r) {
     sums.sum[r] = SumLanes(scratch.lanes + r * kSumLanes);
   }
-  SettleZeros(sums.value, values);
+  SettleZeros(sums.value, size_t{query_rows} * ValueStride(args.v_dim));
+}
+
+void AccumulatePartition(const PartitionArgs& args,
+                         const PartitionScratch& scratch,
+                         const PartitionSums& sums) {
+  BeginPartition(args, scratch, sums);
+  AccumulateTiles(args, args.begin, args.begin + kPartitionTokens, scratch,
+                  sums);
+  EndPartition(args, scratch, sums);
+}
+
+// Turns what was summed of `first` into the space of `rest`.
+void TurnSums(const PartitionArgs& first, const PartitionArgs& rest,
+              const PartitionSums& sums) {
+  const bool rotated = first.v_codec.coding == Coding::kRotated;
+  if (rotated == (rest.v_codec.coding == Coding::kRotated)) return;
+  const uint32_t query_rows = first.num_spans * first.heads;
+  for (uint32_t r = 0; r < query_rows; ++r) {
+    float* value = sums.value + size_t{r} * ValueStride(first.v_dim);
+    if (rotated) {
+      UnrotateHead(value, first.v_dim);
+    } else {
+      RotateHead(value, first.v_dim);
+    }
+  }
+}
+
+void AccumulateMixedPartition(const PartitionArgs& first,
+                              const PartitionArgs& rest, TokenPos border,
+                              const PartitionScratch& scratch,
+                              const PartitionSums& sums) {
+  const TokenPos end = first.begin + kPartitionTokens;
+  BeginPartition(first, scratch, sums);
+  AccumulateTiles(first, first.begin, std::min(border, end), scratch, sums);
+  TurnSums(first, rest, sums);
+  if (border < end) AccumulateTiles(rest, border, end, scratch, sums);
+  EndPartition(rest, scratch, sums);
 }
 
 void FoldPartition(bool first, const RowSums& part, const float* part_value,
@@ -520,6 +566,7 @@ HWY_AFTER_NAMESPACE();
 namespace everwarm::kernels {
 namespace {
 HWY_EXPORT(AccumulatePartition);
+HWY_EXPORT(AccumulateMixedPartition);
 HWY_EXPORT(FoldPartition);
 HWY_EXPORT(AddSink);
 HWY_EXPORT(FinishRow);
@@ -531,6 +578,14 @@ void AccumulatePartition(const PartitionArgs& args,
                          const PartitionScratch& scratch,
                          const PartitionSums& sums) {
   HWY_DYNAMIC_DISPATCH(AccumulatePartition)(args, scratch, sums);
+}
+
+void AccumulateMixedPartition(const PartitionArgs& first,
+                              const PartitionArgs& rest, TokenPos border,
+                              const PartitionScratch& scratch,
+                              const PartitionSums& sums) {
+  HWY_DYNAMIC_DISPATCH(AccumulateMixedPartition)
+  (first, rest, border, scratch, sums);
 }
 
 void FoldPartition(bool first, const RowSums& part, const float* part_value,

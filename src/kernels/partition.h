@@ -79,6 +79,14 @@ void AccumulatePartition(const PartitionArgs& args,
                          const PartitionScratch& scratch,
                          const PartitionSums& sums);
 
+// The same for a partition that begins with positions of AttentionShape::first,
+// which end at `border`: `first` reads those and `rest` the others, if there
+// are any. But for codecs and offsets the two are equal.
+void AccumulateMixedPartition(const PartitionArgs& first,
+                              const PartitionArgs& rest, TokenPos border,
+                              const PartitionScratch& scratch,
+                              const PartitionSums& sums);
+
 // The state of a row over the partitions so far.
 struct RowSums {
   float max = 0.0f;

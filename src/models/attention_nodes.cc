@@ -37,8 +37,10 @@ void ComputeAttend(ggml_tensor* result, int thread, int /*num_threads*/,
 }  // namespace
 
 kernels::AttentionShape MakeShape(const Hyperparameters& hyperparameters,
-                                  const ModelGroup& group) {
-  return {.block_tokens = group.geometry.block_tokens(),
+                                  const ModelGroup& group,
+                                  uint32_t block_tokens) {
+  const BySpan<LayerScheme>& scheme = group.scheme;
+  return {.block_tokens = block_tokens,
           .num_heads = hyperparameters.num_heads,
           .num_kv_heads = hyperparameters.num_kv_heads,
           .k_dim = hyperparameters.k_dim,
@@ -46,8 +48,10 @@ kernels::AttentionShape MakeShape(const Hyperparameters& hyperparameters,
           .v_in_k = hyperparameters.latent,
           .scale = hyperparameters.attention_scale,
           .window = group.window,
-          .k_codec = group.scheme.k,
-          .v_codec = group.scheme.v};
+          .k_codec = scheme.rest.k,
+          .v_codec = scheme.rest.v,
+          .first = {scheme.first_spans * block_tokens, scheme.first.k,
+                    scheme.first.v}};
 }
 
 ggml_tensor* AddAppend(ggml_context* context, AttentionNode* node,

@@ -31,7 +31,8 @@ struct GroupStep {
 
 // What kernels need to know of a group's layers.
 kernels::AttentionShape MakeShape(const Hyperparameters& hyperparameters,
-                                  const ModelGroup& group);
+                                  const ModelGroup& group,
+                                  uint32_t block_tokens);
 
 // What the two nodes of one layer read; lives as long as the graph.
 struct AttentionNode {

@@ -32,8 +32,9 @@ class ExactnessTest : public testing::Test {
     tokens_.resize(kTokens);
   }
 
-  std::unique_ptr<Model> Load(uint32_t threads) {
-    auto model = Model::Load(path_, {.num_threads = threads});
+  std::unique_ptr<Model> Load(uint32_t threads, const std::string& kv = "f16") {
+    auto model = Model::Load(
+        path_, {.num_threads = threads, .kv = KvScheme::Parse(kv).value()});
     EXPECT_TRUE(model.ok()) << model.status();
     return *std::move(model);
   }
@@ -74,6 +75,20 @@ TEST_F(ExactnessTest, StepSizeDoesNotChangeABitOfSmolLm) {
   for (const size_t chunk : {1, 7, 64, 300}) {
     EXPECT_TRUE(SameBits(LastLogits(*model, chunk), whole))
         << "in steps of " << chunk;
+  }
+}
+
+// Steps that end before, at and behind the border between two codecs.
+TEST_F(ExactnessTest, StepSizeDoesNotChangeABitOfFirstTokensInAnotherCodec) {
+  ASSERT_NO_FATAL_FAILURE(LoadTokens(kSmolLm));
+  for (const char* kv : {"q4+f16:64", "turbo+q8:100"}) {
+    const std::unique_ptr<Model> model = Load(1, kv);
+    const std::vector<float> whole = LastLogits(*model, kTokens);
+    for (const size_t chunk : {7, 64, 300}) {
+      EXPECT_TRUE(SameBits(LastLogits(*model, chunk), whole))
+          << kv << " in steps of " << chunk;
+    }
+    EXPECT_TRUE(SameBits(LastLogits(*Load(3, kv), 64), whole)) << kv;
   }
 }
 

@@ -12,15 +12,6 @@
 namespace everwarm::models {
 namespace {
 
-// Slots of the group's layers, which are in ascending order.
-BlockGeometry MakeGeometry(const Hyperparameters& h, const ModelGroup& group,
-                           uint32_t block_tokens) {
-  kernels::AttentionShape shape = MakeShape(h, group);
-  shape.block_tokens = block_tokens;
-  return BlockGeometry(static_cast<uint32_t>(group.layers.size()), block_tokens,
-                       kernels::KvPlanes(shape));
-}
-
 // Sizes of the windows that layers have, in order of their first layers; 0,
 // layers that see all positions, comes first.
 std::vector<uint32_t> WindowSizes(const Hyperparameters& h) {
@@ -34,14 +25,16 @@ std::vector<uint32_t> WindowSizes(const Hyperparameters& h) {
 }
 
 // Layers with a window of one size, by codec, in order of their first layers.
-std::vector<ModelGroup> MakeKind(const Hyperparameters& h, const KvScheme& kv,
-                                 uint32_t window, const std::string& name) {
+std::vector<ModelGroup> MakeKind(const Hyperparameters& h,
+                                 const LoadOptions& options, uint32_t window,
+                                 const std::string& name) {
   std::vector<ModelGroup> groups;
   for (uint32_t layer = 0; layer < h.num_layers; ++layer) {
     if (h.recurrent[layer] || h.windows[layer] != window) {
       continue;
     }
-    const LayerScheme& scheme = kv.Layer(layer, window != 0);
+    const BySpan<LayerScheme> scheme =
+        options.kv.LayerBySpan(layer, window != 0, options.block_tokens);
     auto group = std::find_if(
         groups.begin(), groups.end(),
         [&](const ModelGroup& other) { return other.scheme == scheme; });
@@ -55,8 +48,12 @@ std::vector<ModelGroup> MakeKind(const Hyperparameters& h, const KvScheme& kv,
   for (ModelGroup& group : groups) {
     group.name = name;
     if (groups.size() > 1) {
-      absl::StrAppend(&group.name, ".", group.scheme.name);
+      absl::StrAppend(&group.name, ".", group.scheme.rest.name);
     }
+    // Slots of the group's layers, which are in ascending order.
+    group.geometry =
+        kernels::KvGeometry(MakeShape(h, group, options.block_tokens),
+                            static_cast<uint32_t>(group.layers.size()));
   }
   return groups;
 }
@@ -66,7 +63,7 @@ ModelGroup MakeRecurrent(const Hyperparameters& h) {
   ModelGroup group;
   group.name = "recurrent";
   group.recurrent = true;
-  group.scheme.name = "f32";
+  group.scheme.rest.name = "f32";
   for (uint32_t layer = 0; layer < h.num_layers; ++layer) {
     if (h.recurrent[layer]) {
       group.layers.push_back(layer);
@@ -93,8 +90,7 @@ std::vector<ModelGroup> MakeGroups(const Hyperparameters& h,
     if (window != 0 && sizes.size() > 2) {
       absl::StrAppend(&name, window);
     }
-    for (ModelGroup& group : MakeKind(h, options.kv, window, name)) {
-      group.geometry = MakeGeometry(h, group, options.block_tokens);
+    for (ModelGroup& group : MakeKind(h, options, window, name)) {
       groups.push_back(std::move(group));
     }
   }

@@ -158,7 +158,8 @@ void Run(const std::string& model_path, const std::string& text_path,
         kv.c_str(), kPositions, agreement.kl, agreement.top1);
     std::fflush(stdout);
   };
-  for (const char* kv : {"q8", "turbo:k8v3", "q4"}) {
+  for (const char* kv :
+       {"q8", "turbo:k8v3", "q4", "q4+f16:64", "turbo:k8v3+f16:64"}) {
     print("everwarm", kv,
           Measure(tokens, width, Ours(path, "f16"), Ours(path, kv)));
   }

@@ -4,9 +4,11 @@
 #include <initializer_list>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "kernels/attention.h"
 #include "models/hyperparameters.h"
 
 namespace everwarm::models {
@@ -43,7 +45,52 @@ absl::StatusOr<LayerScheme> ParseTurbo(const std::string& text,
                    "for V, such as turbo:k8v3"));
 }
 
+// "turbo", "turbo:k8v3" without its first five letters.
+absl::StatusOr<LayerScheme> ParseRestOfTurbo(const std::string& text,
+                                             absl::string_view rest) {
+  if (rest.empty()) return Turbo(8, 3);
+  if (!absl::ConsumePrefix(&rest, ":")) rest = "?";
+  return ParseTurbo(text, rest);
+}
+
+absl::StatusOr<LayerScheme> ParseLayer(const std::string& text) {
+  if (text == "f16") return LayerScheme();
+  if (text == "q8") return AffineScheme(8);
+  if (text == "q4") return AffineScheme(4);
+  absl::string_view rest = text;
+  if (absl::ConsumePrefix(&rest, "turbo")) return ParseRestOfTurbo(text, rest);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text,
+      "': f16, q8, q4, turbo[:kKvV], each with +SCHEME:N for the first N "
+      "tokens, or a FILE.json is possible"));
+}
+
+// "f16:64", "turbo:k8v3:64": what is behind the last colon is the count.
+absl::StatusOr<FirstTokens> ParseFirst(absl::string_view text) {
+  FirstTokens first;
+  const size_t colon = text.rfind(':');
+  if (colon == absl::string_view::npos ||
+      !absl::SimpleAtoi(text.substr(colon + 1), &first.tokens) ||
+      first.tokens == 0 || first.tokens > kMaxFirstTokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'+", text, "': +SCHEME:N takes 1 to ", kMaxFirstTokens,
+                     " first tokens for N, such as +f16:64"));
+  }
+  EW_ASSIGN_OR_RETURN(first.scheme,
+                      ParseLayer(std::string(text.substr(0, colon))));
+  return first;
+}
+
+bool Rotates(const LayerScheme& scheme) {
+  return scheme.v.coding == Coding::kRotated;
+}
+
 }  // namespace
+
+uint32_t FirstSpans(uint32_t tokens, uint32_t block_tokens) {
+  const uint32_t unit = std::max(block_tokens, kernels::kCodedTokens);
+  return (tokens + unit - 1) / unit * (unit / block_tokens);
+}
 
 LayerScheme AffineScheme(uint32_t bits, uint32_t group) {
   if (bits == 16) return {};
@@ -57,31 +104,25 @@ LayerScheme AffineScheme(uint32_t bits, uint32_t group) {
 
 absl::StatusOr<KvScheme> KvScheme::Parse(const std::string& text) {
   KvScheme scheme;
-  if (text == "f16") return scheme;
-  if (text == "q8" || text == "q4") {
-    scheme.usual_ = AffineScheme(text == "q8" ? 8 : 4, kUsualAffineGroup);
-    scheme.windowed_ = scheme.usual_;
-    return scheme;
+  const size_t plus = text.find('+');
+  EW_ASSIGN_OR_RETURN(scheme.usual_, ParseLayer(text.substr(0, plus)));
+  scheme.spares_windows_ = Rotates(scheme.usual_);
+  if (!scheme.spares_windows_) scheme.windowed_ = scheme.usual_;
+  if (plus != std::string::npos) {
+    EW_ASSIGN_OR_RETURN(scheme.first_,
+                        ParseFirst(absl::string_view(text).substr(plus + 1)));
   }
-  absl::string_view rest = text;
-  if (absl::ConsumePrefix(&rest, "turbo")) {
-    if (!rest.empty() && !absl::ConsumePrefix(&rest, ":")) rest = "?";
-    EW_ASSIGN_OR_RETURN(
-        scheme.usual_,
-        ParseTurbo(text, text == "turbo" ? absl::string_view("k8v3") : rest));
-    scheme.spares_windows_ = true;
-    return scheme;
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "'", text, "': f16, q8, q4, turbo[:kKvV] or a FILE.json is possible"));
+  return scheme;
 }
 
 KvScheme KvScheme::ByLayer(LayerScheme usual,
-                           std::map<uint32_t, LayerScheme> layers) {
+                           std::map<uint32_t, LayerScheme> layers,
+                           FirstTokens first) {
   KvScheme scheme;
   scheme.usual_ = std::move(usual);
   scheme.windowed_ = scheme.usual_;
   scheme.layers_ = std::move(layers);
+  scheme.first_ = std::move(first);
   return scheme;
 }
 
@@ -89,6 +130,28 @@ const LayerScheme& KvScheme::Layer(uint32_t layer, bool windowed) const {
   const auto found = layers_.find(layer);
   if (found != layers_.end()) return found->second;
   return windowed ? windowed_ : usual_;
+}
+
+BySpan<LayerScheme> KvScheme::LayerBySpan(uint32_t layer, bool windowed,
+                                          uint32_t block_tokens) const {
+  const LayerScheme& rest = Layer(layer, windowed);
+  if (first_.tokens == 0 || windowed || first_.scheme == rest) return rest;
+  return {FirstSpans(first_.tokens, block_tokens), first_.scheme, rest};
+}
+
+absl::Status KvScheme::CheckFirst(const Hyperparameters& h) const {
+  if (first_.tokens == 0) return absl::OkStatus();
+  bool any_full = false;
+  for (uint32_t layer = 0; layer < h.num_layers; ++layer) {
+    if (h.recurrent[layer] || h.windows[layer] != 0) continue;
+    any_full = true;
+    if (!(Layer(layer, false) == first_.scheme)) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the first ", first_.tokens, " tokens are to be kept in ",
+      first_.scheme.name,
+      any_full ? ", but so are all others"
+               : ", but none of the model's layers sees the whole context"));
 }
 
 absl::Status KvScheme::Check(const Hyperparameters& h) const {
@@ -107,20 +170,21 @@ absl::Status KvScheme::Check(const Hyperparameters& h) const {
   const auto apart = [](const LayerScheme& scheme) {
     return !(scheme.k == scheme.v);
   };
-  if (h.latent && (apart(usual_) || std::any_of(layers_.begin(), layers_.end(),
-                                                [&](const auto& layer) {
-                                                  return apart(layer.second);
-                                                }))) {
+  if (h.latent &&
+      (apart(usual_) || apart(first_.scheme) ||
+       std::any_of(layers_.begin(), layers_.end(),
+                   [&](const auto& layer) { return apart(layer.second); }))) {
     return absl::InvalidArgumentError(
         "keys and values are to be coded differently, but the model's layers "
         "keep one latent for both; f16, q8 and q4 are possible");
   }
-  if (usual_.v.coding == Coding::kRotated && !kernels::CanRotate(h.v_dim)) {
+  if ((Rotates(usual_) || Rotates(first_.scheme)) &&
+      !kernels::CanRotate(h.v_dim)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "turbo needs value heads of a power of two from 8 to ",
         kernels::kMaxRotatedDim, " numbers; the model's have ", h.v_dim));
   }
-  return absl::OkStatus();
+  return CheckFirst(h);
 }
 
 }  // namespace everwarm::models

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/by_span.h"
 #include "kernels/codec.h"
 
 namespace everwarm::models {
@@ -22,6 +23,19 @@ struct LayerScheme {
   kernels::PlaneCodec v;
   friend bool operator==(const LayerScheme&, const LayerScheme&) = default;
 };
+
+// What the first tokens of every sequence are kept in: most heads look at them
+// whatever the text is.
+struct FirstTokens {
+  // 0: as all others. Rounded up to whole blocks (FirstSpans()).
+  uint32_t tokens = 0;
+  LayerScheme scheme;
+};
+inline constexpr uint32_t kMaxFirstTokens = 1 << 20;
+
+// Blocks of `block_tokens` tokens that hold the first `tokens`, as many as it
+// takes for kernels::kCodedTokens.
+uint32_t FirstSpans(uint32_t tokens, uint32_t block_tokens);
 
 // Numbers that share scale and bias unless somebody says otherwise.
 inline constexpr uint32_t kUsualAffineGroup = 64;
@@ -42,24 +56,37 @@ class KvScheme {
   //                 bits (2, 3, 4, 5, 8), 32 numbers share their parameters;
   //                 k8v3 without the second part. Layers with a window keep
   //                 f16.
+  //   SCHEME+SCHEME:N  the first N tokens in the second scheme, the others in
+  //                 the first: "q4+f16:64". Layers with a window have no first
+  //                 tokens.
   // Errors: kInvalidArgument, with what is possible.
   static absl::StatusOr<KvScheme> Parse(const std::string& text);
   // `usual` for all layers that `layers` does not name.
   static KvScheme ByLayer(LayerScheme usual,
-                          std::map<uint32_t, LayerScheme> layers);
+                          std::map<uint32_t, LayerScheme> layers,
+                          FirstTokens first = {});
 
   const LayerScheme& Layer(uint32_t layer, bool windowed) const;
+  // By span: Layer(), or that of the first tokens where it is another one and
+  // the layer sees the whole context.
+  BySpan<LayerScheme> LayerBySpan(uint32_t layer, bool windowed,
+                                  uint32_t block_tokens) const;
+  const FirstTokens& first() const { return first_; }
   // Layers with a window are kept in another codec than the one asked for.
   bool SparesWindows() const { return spares_windows_; }
 
-  // kInvalidArgument where the model's heads cannot be coded so, or a layer is
-  // named that it does not have.
+  // kInvalidArgument where the model's heads cannot be coded so, a layer is
+  // named that it does not have, or nothing would be kept otherwise for being
+  // first.
   absl::Status Check(const Hyperparameters& hyperparameters) const;
 
  private:
+  absl::Status CheckFirst(const Hyperparameters& hyperparameters) const;
+
   LayerScheme usual_;
   LayerScheme windowed_;
   bool spares_windows_ = false;
+  FirstTokens first_;
   std::map<uint32_t, LayerScheme> layers_;
 };
 

@@ -42,6 +42,79 @@ TEST(KvSchemeTest, TurboCodesFullLayersOnly) {
   EXPECT_EQ(Parsed("turbo:k4v2").Layer(0, false).name, "k4v2");
 }
 
+TEST(KvSchemeTest, FirstTokensMayHaveAnotherCodec) {
+  const KvScheme mixed = Parsed("q4+f16:64");
+  EXPECT_EQ(mixed.first().tokens, 64u);
+  EXPECT_EQ(mixed.first().scheme, LayerScheme());
+  const BySpan<LayerScheme> layer = mixed.LayerBySpan(0, false, 32);
+  EXPECT_EQ(layer.first_spans, 2u);
+  EXPECT_EQ(layer.At(1).name, "f16");
+  EXPECT_EQ(layer.At(2).name, "q4");
+  // What is behind the last colon is the count.
+  const KvScheme turbo = Parsed("q8+turbo:k4v2:100");
+  EXPECT_EQ(turbo.first().scheme.name, "k4v2");
+  EXPECT_EQ(turbo.first().tokens, 100u);
+  EXPECT_EQ(Parsed("turbo+turbo:k8v5:1").Layer(0, false).name, "k8v3");
+  EXPECT_EQ(Parsed("q4+turbo:7").first().scheme.name, "k8v3");
+}
+
+TEST(KvSchemeTest, FirstTokensAreWholeBlocksAndTiles) {
+  EXPECT_EQ(FirstSpans(1, 16), 4u);
+  EXPECT_EQ(FirstSpans(64, 16), 4u);
+  EXPECT_EQ(FirstSpans(65, 16), 8u);
+  EXPECT_EQ(FirstSpans(65, 64), 2u);
+  EXPECT_EQ(FirstSpans(65, 256), 1u);
+  EXPECT_EQ(FirstSpans(kMaxFirstTokens, 16), kMaxFirstTokens / 16);
+}
+
+TEST(KvSchemeTest, LayersWithoutNeedOfItHaveNoFirstTokens) {
+  // A window passes over its first tokens like over others.
+  EXPECT_EQ(Parsed("q4+f16:64").LayerBySpan(0, true, 64),
+            BySpan<LayerScheme>(AffineScheme(4)));
+  const KvScheme scheme = KvScheme::ByLayer(
+      AffineScheme(4), {{1, LayerScheme()}}, {64, LayerScheme()});
+  EXPECT_EQ(scheme.LayerBySpan(0, false, 64).first_spans, 1u);
+  EXPECT_EQ(scheme.LayerBySpan(1, false, 64), BySpan<LayerScheme>());
+}
+
+TEST(KvSchemeTest, FirstTokensThatChangeNothingAreRefused) {
+  Hyperparameters h;
+  h.num_layers = 2;
+  h.v_dim = 64;
+  h.windows = {0, 16};
+  h.recurrent = {false, false};
+  EXPECT_TRUE(Parsed("q4+f16:64").Check(h).ok());
+  EXPECT_THAT(std::string(Parsed("q4+q4:64").Check(h).message()),
+              HasSubstr("the first 64 tokens are to be kept in q4, but so are "
+                        "all others"));
+  h.windows = {16, 16};
+  EXPECT_THAT(std::string(Parsed("q4+f16:64").Check(h).message()),
+              HasSubstr("none of the model's layers sees the whole context"));
+  h.windows = {0, 16};
+  h.recurrent = {true, false};
+  EXPECT_FALSE(Parsed("q4+f16:64").Check(h).ok());
+  h.recurrent = {false, false};
+  h.v_dim = 80;
+  EXPECT_THAT(std::string(Parsed("q4+turbo:64").Check(h).message()),
+              HasSubstr("the model's have 80"));
+  h.v_dim = 64;
+  h.latent = true;
+  EXPECT_TRUE(Parsed("q4+f16:64").Check(h).ok());
+  EXPECT_THAT(std::string(Parsed("q4+turbo:64").Check(h).message()),
+              HasSubstr("one latent for both"));
+}
+
+TEST(KvSchemeTest, WhatIsWrongOfFirstTokensIsNamed) {
+  for (const char* text :
+       {"q4+", "q4+f16", "q4+f16:", "q4+f16:0", "q4+f16:-1", "q4+f16:x",
+        "q4+f16:1048577", "q4+f16:99999999999", "q4+:64", "+f16:64", "q4+q5:64",
+        "q4+f16:64+q8:64", "q4+turbo:k3v3:64", "q4 +f16:64"}) {
+    EXPECT_FALSE(KvScheme::Parse(text).ok()) << text;
+  }
+  EXPECT_THAT(Error("q4+f16:0"), HasSubstr("1 to 1048576 first tokens"));
+  EXPECT_THAT(Error("q4+q5:64"), HasSubstr("'q5'"));
+}
+
 TEST(KvSchemeTest, UnknownNamesAreRefusedWithWhatThereIs) {
   for (const char* text : {"", "q5", "F16", "turbo:", "turbo8", "turbo:k3v3",
                            "turbo:k8v6", "turbo:k8v33", "turbok8v3"}) {

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/block_geometry.h"
+#include "base/by_span.h"
 #include "base/ids.h"
 #include "kernels/attention.h"
 #include "models/kv_scheme.h"
@@ -32,7 +33,8 @@ namespace everwarm::models {
 // same codec.
 struct ModelGroup {
   // "full", "latent", "window", "recurrent"; "window512" where windows have
-  // several sizes; with the codec behind a dot where a kind has several.
+  // several sizes; with the codec (of the rest, if the first tokens have their
+  // own) behind a dot where a kind has several.
   std::string name;
   // 0: a full, latent or recurrent group. Keys of a latent group hold the
   // values too (kernels::AttentionShape::v_in_k).
@@ -42,8 +44,9 @@ struct ModelGroup {
   // state, in f32: [layer][plane], the plane 0 of the last inputs of a
   // convolution, plane 1, where there is one, of the recurrence.
   bool recurrent = false;
-  LayerScheme scheme;
-  BlockGeometry geometry;
+  // Equal first spans. Groups with a window, and recurrent ones, have none.
+  BySpan<LayerScheme> scheme;
+  BySpan<BlockGeometry> geometry;
   std::vector<uint32_t> layers;  // indices in the model, in slot order
 };
 

@@ -54,7 +54,7 @@ TEST_F(StateGroupsTest, AConvolutionKeepsItsLastInputs) {
   EXPECT_EQ(groups[1].name, "recurrent");
   EXPECT_TRUE(groups[1].recurrent);
   EXPECT_EQ(groups[1].window, 0u);
-  EXPECT_EQ(groups[1].scheme.name, "f32");
+  EXPECT_EQ(groups[1].scheme.rest.name, "f32");
   EXPECT_EQ(groups[1].layers, (std::vector<uint32_t>{0, 2, 3}));
   // Two inputs of 96 channels.
   EXPECT_EQ(groups[1].geometry, BlockGeometry(3, 1, {{1, 2 * 96 * 4}}));

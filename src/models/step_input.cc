@@ -23,7 +23,7 @@ absl::Status CheckTable(const ModelGroup& group, const Table& table,
     }
     return absl::OkStatus();
   }
-  const uint32_t span = row.position / group.geometry.block_tokens();
+  const uint32_t span = row.position / group.geometry.rest.block_tokens();
   if (span >= table.size() || table[span] == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("sequence ", row.sequence, " has no block of group '",

@@ -8,11 +8,12 @@ StepState::StepState(const Hyperparameters& hyperparameters,
                      const std::vector<ModelGroup>& groups) {
   places_.resize(hyperparameters.num_layers);
   for (uint32_t g = 0; g < groups.size(); ++g) {
-    const BlockGeometry& geometry = groups[g].geometry;
+    const BySpan<BlockGeometry>& geometry = groups[g].geometry;
     std::unique_ptr<GroupStep> step;
     if (!groups[g].recurrent) {
       step = std::make_unique<GroupStep>();
-      step->shape = MakeShape(hyperparameters, groups[g]);
+      step->shape =
+          MakeShape(hyperparameters, groups[g], geometry.rest.block_tokens());
     }
     for (uint32_t i = 0; i < groups[g].layers.size(); ++i) {
       Place& place = places_[groups[g].layers[i]];
@@ -21,9 +22,9 @@ StepState::StepState(const Hyperparameters& hyperparameters,
         place.offsets = kernels::KvOffsets(step->shape, geometry, i);
       } else {
         // One token is a whole state, so a plane's offset is that of its bytes.
-        place.state.convolution = geometry.PlaneOffset(i, 0);
-        if (geometry.planes().size() > 1) {
-          place.state.recurrence = geometry.PlaneOffset(i, 1);
+        place.state.convolution = geometry.rest.PlaneOffset(i, 0);
+        if (geometry.rest.planes().size() > 1) {
+          place.state.recurrence = geometry.rest.PlaneOffset(i, 1);
         }
       }
     }

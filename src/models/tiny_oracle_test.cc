@@ -365,7 +365,8 @@ TEST_F(TinyOracleTest, StepSizeDoesNotChangeABitOfCodedKv) {
   const std::vector<TokenId> tokens = Tokens();
   ASSERT_TRUE(TinyGguf::Llama(2, GGML_TYPE_Q8_0).Write(path));
   std::vector<float> f16;
-  for (const char* kv : {"f16", "q8", "q4", "turbo", "turbo:k4v5"}) {
+  for (const char* kv : {"f16", "q8", "q4", "turbo", "turbo:k4v5", "q4+f16:64",
+                         "turbo+q8:100", "q8+turbo:64"}) {
     const auto scheme = KvScheme::Parse(kv);
     ASSERT_TRUE(scheme.ok()) << scheme.status();
     const auto model = Model::Load(path, {.kv = *scheme});
@@ -403,13 +404,51 @@ TEST_F(TinyOracleTest, LayersOfOneKindWithTwoCodecsAreTwoGroups) {
   const std::vector<ModelGroup>& groups = (*model)->groups();
   ASSERT_EQ(groups.size(), 3u);
   EXPECT_EQ(groups[0].name, "full");
-  EXPECT_EQ(groups[0].scheme.name, "q8");
+  EXPECT_EQ(groups[0].scheme.rest.name, "q8");
   EXPECT_EQ(groups[1].name, "window.q8");
   EXPECT_EQ(groups[1].layers, (std::vector<uint32_t>{0, 3, 4, 6}));
   EXPECT_EQ(groups[2].name, "window.f16");
   EXPECT_EQ(groups[2].layers, (std::vector<uint32_t>{1}));
   const SequenceBlocks blocks(**model, kTokens);
   EXPECT_TRUE(StepOnce(**model, blocks, Tokens(), 0, Wanted::kLast).ok());
+}
+
+TEST_F(TinyOracleTest, FirstTokensOfFullLayersHaveBlocksOfTheirOwn) {
+  const std::string path = dir_.File("tiny.gguf");
+  ASSERT_TRUE(TinyGguf::Gemma3(7).Write(path));
+  const auto model = Model::Load(
+      path, {.block_tokens = 32, .kv = *KvScheme::Parse("q4+f16:64")});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::vector<ModelGroup>& groups = (*model)->groups();
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].scheme.first.name, "f16");
+  EXPECT_EQ(groups[0].scheme.rest.name, "q4");
+  EXPECT_EQ(groups[0].geometry,
+            BySpan<BlockGeometry>(
+                2, BlockGeometry(2, 32, {{2, 64}, {2, 64}}),
+                BlockGeometry(2, 32, {{2, 16}, {2, 4}, {2, 16}, {2, 4}})));
+  EXPECT_EQ(groups[1].window, 16u);
+  EXPECT_EQ(groups[1].scheme.first_spans, 0u);
+  EXPECT_EQ(groups[1].geometry.first_spans, 0u);
+}
+
+// As long as there is nothing else, they are all there is.
+TEST_F(TinyOracleTest, ASequenceOfFirstTokensHasTheBitsOfTheirCodecAlone) {
+  const std::string path = dir_.File("tiny.gguf");
+  ASSERT_TRUE(TinyGguf::Llama(2, GGML_TYPE_Q8_0).Write(path));
+  const auto mixed = Model::Load(path, {.kv = *KvScheme::Parse("q4+f16:64")});
+  const auto halves = Model::Load(path, {});
+  ASSERT_TRUE(mixed.ok() && halves.ok());
+  const std::vector<TokenId> tokens = Tokens();
+  for (const size_t length : {1, 63, 64, 65}) {
+    const auto some = absl::MakeConstSpan(tokens).first(length);
+    const SequenceBlocks ours(**mixed, kTokens);
+    const SequenceBlocks theirs(**halves, kTokens);
+    const auto one = StepOnce(**mixed, ours, some, 0, Wanted::kLast);
+    const auto other = StepOnce(**halves, theirs, some, 0, Wanted::kLast);
+    ASSERT_TRUE(one.ok() && other.ok());
+    EXPECT_EQ(*one == *other, length <= 64) << length;
+  }
 }
 
 TEST_F(TinyOracleTest, LoadingReportsProgressToTheEnd) {

@@ -53,6 +53,8 @@ TEST(StatsJsonTest, AFlushShowsItsEvidence) {
 TEST(StatsJsonTest, EveryCounterIsShownInItsGroup) {
   engine::EngineStats stats;
   stats.kv_bytes_per_token = 23040;
+  stats.first_tokens = 64;
+  stats.kv_bytes_per_first_token = 46080;
   stats.state_bytes = 11;
   stats.cache.cached_blocks_in_ram = 14;
   stats.cache.cached_states_in_ram = 2;
@@ -80,6 +82,8 @@ TEST(StatsJsonTest, EveryCounterIsShownInItsGroup) {
   EXPECT_EQ(json["model"]["architecture"], "llama");
   EXPECT_EQ(json["model"]["context_tokens"], 4096);
   EXPECT_EQ(json["model"]["kv_bytes_per_token"], 23040);
+  EXPECT_EQ(json["model"]["first_tokens"], 64);
+  EXPECT_EQ(json["model"]["kv_bytes_per_first_token"], 46080);
   EXPECT_EQ(json["model"]["state_bytes"], 11);
   EXPECT_EQ(json["ram_cache"]["cached_blocks"], 12);
   EXPECT_EQ(json["ram_cache"]["cached_states"], 2);

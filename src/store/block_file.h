@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/block_geometry.h"
+#include "base/by_span.h"
 #include "base/ids.h"
 #include "cache/tier.h"
 
@@ -43,13 +44,18 @@ struct PayloadChecksum {
 };
 PayloadChecksum ChecksumPayload(absl::Span<const std::byte> payload);
 
-// What the blocks of one layer group look like on the disk.
+// What a block of one layer group looks like on the disk.
 struct GroupScheme {
   // "f16", "q8", ...: printable ASCII, 1 to kMaxCodecBytes characters.
   std::string codec;
   BlockGeometry geometry;
   friend bool operator==(const GroupScheme&, const GroupScheme&) = default;
 };
+// That of the group's block or state that begins at `start`.
+inline const GroupScheme& SchemeAt(const BySpan<GroupScheme>& group,
+                                   TokenPos start) {
+  return group.At(start / group.rest.geometry.block_tokens());
+}
 // kInvalidArgument: something that a header cannot say.
 absl::Status ValidateScheme(const GroupScheme& scheme);
 // Tokens that one file can stand for. A state's geometry does not say how long

@@ -100,8 +100,7 @@ absl::Status BlockReader::OpenJob(Job& job, std::byte* header_page) {
     return absl::InvalidArgumentError(
         absl::StrCat("no layer group ", identity.key.group));
   }
-  const BlockGeometry& geometry =
-      state_->options.groups[identity.key.group].geometry;
+  const BlockGeometry& geometry = state_->SchemeOf(identity).geometry;
   const auto tokens = static_cast<uint32_t>(identity.tokens.size());
   if (tokens == 0 || tokens > MostTokens(geometry)) {
     return absl::InvalidArgumentError(absl::StrCat(tokens, " tokens"));
@@ -125,7 +124,7 @@ absl::Status BlockReader::Verify(const Job& job, size_t bytes) {
     return absl::DataLossError(absl::StrCat("file ends after ", bytes));
   }
   const cache::BlockIdentity& identity = job.request.identity;
-  const GroupScheme& scheme = state_->options.groups[identity.key.group];
+  const GroupScheme& scheme = state_->SchemeOf(identity);
   EW_ASSIGN_OR_RETURN(const BlockHeader header, DecodeHeader(job.buffers[0]));
   EW_RETURN_IF_ERROR(
       CheckIdentity(header, state_->options.fingerprint, scheme, identity));

@@ -76,7 +76,8 @@ class BlockStoreDiskTest : public ::testing::TestWithParam<Mode> {
   // How many of the blocks come back right; the rest must have failed.
   size_t LoadAll(const std::vector<BlockIdentity>& blocks) {
     for (const BlockIdentity& identity : blocks) {
-      store_->Load({identity, *h_.pool.Allocate(identity.key.group)});
+      store_->Load(
+          {identity, *h_.pool.Allocate(identity.key.group, identity.start)});
     }
     size_t right = 0;
     for (const auto& event : Await(blocks.size())) {
@@ -214,7 +215,8 @@ TEST_P(BlockStoreDiskTest, ManyThreadsStoreLoadRemoveAndTouchAtOnce) {
       case 2:
       case 3:
         ++loads;
-        store_->Load({identity, *h_.pool.Allocate(identity.key.group)});
+        store_->Load(
+            {identity, *h_.pool.Allocate(identity.key.group, identity.start)});
         break;
       case 4:
         store_->Remove(identity.key);

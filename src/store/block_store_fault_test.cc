@@ -222,9 +222,9 @@ TEST(BlockStoreFaultTest, ATailMayGrowWhileItsWriteRuns) {
   ASSERT_TRUE(opened.ok());
   BlockStore& store = *opened->store;
   const auto full = ChainOf(1, 16);
-  const BlockGeometry& geometry = h.pool.geometry(0);
+  const BlockGeometry& geometry = h.pool.geometry(0, 0);
   const std::vector<std::byte> contents = ContentsOf(full[0], geometry);
-  cache::BlockRef block = *h.pool.Allocate(0);
+  cache::BlockRef block = *h.pool.Allocate(0, 0);
   std::vector<BlockIdentity> tails;
   for (uint32_t tokens = 1; tokens <= 16; ++tokens) {
     // The engine writes token number `tokens - 1` of every row.
@@ -256,7 +256,7 @@ TEST(BlockStoreFaultTest, ATailMayGrowWhileItsWriteRuns) {
     std::this_thread::yield();
   }
   for (const BlockIdentity& tail : tails) {
-    cache::BlockRef slot = *h.pool.Allocate(0);
+    cache::BlockRef slot = *h.pool.Allocate(0, 0);
     store.Load({tail, slot});
   }
   size_t loaded = 0;

@@ -92,7 +92,7 @@ TEST_F(BlockStoreStatesTest, AtTheCapAnOldStateGoesBeforeTheBlocksOfItsSpan) {
 TEST_F(BlockStoreStatesTest, GroupsOfBlocksMustAgreeStatesNeedNot) {
   StoreOptions options = h_.options;
   EXPECT_TRUE(options.Validate().ok());
-  options.groups.push_back({"f16", BlockGeometry(1, 32, {{1, 8}})});
+  options.groups.push_back(GroupScheme{"f16", BlockGeometry(1, 32, {{1, 8}})});
   EXPECT_TRUE(absl::IsInvalidArgument(options.Validate()));
 }
 

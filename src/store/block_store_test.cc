@@ -402,11 +402,50 @@ TEST_F(BlockStoreTest, FilesOfAnotherGeometryOrCodecAreNotServed) {
   const auto chain = ChainOf(1, 16);
   h_.StoreAll(chain);
   const auto bytes = h_.env.Contents(h_.PathOf(chain[0]));
-  h_.options.groups[0].codec = "q4";
+  h_.options.groups[0].rest.codec = "q4";
   ASSERT_TRUE(h_.Open().ok());
   EXPECT_TRUE(h_.entries.empty());
   h_.env.Put(h_.PathOf(chain[0]), bytes);
   EXPECT_TRUE(absl::IsDataLoss(h_.LoadAndCheck(chain[0])));
+}
+
+TEST_F(BlockStoreTest, FirstBlocksOfAnotherCodecComeBackInIt) {
+  // A tail of the first kind, one of the other, and whole ones of both.
+  for (const TokenPos length : {9, 16, 21, 50}) {
+    const auto chain = Chain(length, length, TestFingerprint(), kMixed);
+    h_.StoreAll(chain);
+    ASSERT_TRUE(h_.Open().ok());
+    for (const BlockIdentity& identity : chain) {
+      const auto file = h_.env.Contents(h_.PathOf(identity));
+      const auto header = DecodeHeader(absl::MakeConstSpan(file).first(4096));
+      ASSERT_TRUE(header.ok()) << header.status();
+      EXPECT_EQ(header->scheme.codec, identity.start < 16 ? "f16" : "q4");
+      EXPECT_EQ(file.size(), header->file_bytes());
+      EXPECT_TRUE(h_.LoadAndCheck(identity).ok());
+    }
+  }
+}
+
+TEST_F(BlockStoreTest, ABlockInTheCodecOfOtherSpansIsNotServed) {
+  const auto chain = Chain(1, 32, TestFingerprint(), kMixed);
+  h_.StoreAll(chain);
+  std::vector<std::vector<std::byte>> files;
+  for (const BlockIdentity& identity : chain) {
+    files.push_back(h_.env.Contents(h_.PathOf(identity)));
+  }
+  // As if the first tokens were one block more, or none.
+  for (const uint32_t spans : {2, 0}) {
+    const BlockIdentity& other = chain[spans == 0 ? 0 : 1];
+    h_.options.groups[kMixed].first_spans = spans;
+    ASSERT_TRUE(h_.Open().ok());
+    ASSERT_EQ(h_.entries.size(), 1u);
+    EXPECT_NE(h_.entries[0].identity.key, other.key);
+    h_.env.Put(h_.PathOf(other), files[spans == 0 ? 0 : 1]);
+    EXPECT_FALSE(h_.LoadAndCheck(other).ok());
+    for (size_t i = 0; i < chain.size(); ++i) {
+      h_.env.Put(h_.PathOf(chain[i]), files[i]);
+    }
+  }
 }
 
 TEST_F(BlockStoreTest, LoadsOfUnknownBlocksAreNotFound) {

@@ -29,10 +29,11 @@ absl::Status BlockWriter::Enqueue(cache::StoreRequest request) {
         absl::StrCat("no layer group ", key.group));
   }
   const uint64_t tokens = request.identity.tokens.size();
+  const BlockGeometry& geometry = state_->SchemeOf(request.identity).geometry;
   const uint64_t bytes =
-      kHeaderBytes + AlignUp(options.groups[key.group].geometry.PayloadBytes(
-                                 static_cast<uint32_t>(tokens)),
-                             kSlotAlignment);
+      kHeaderBytes +
+      AlignUp(geometry.PayloadBytes(static_cast<uint32_t>(tokens)),
+              kSlotAlignment);
   bool schedule = false;
   {
     MutexLock lock(state_->mutex);
@@ -366,7 +367,7 @@ absl::Status BlockWriter::WriteTemp(Item& item,
   BlockHeader header;
   header.identity = request.identity;
   header.fingerprint = state_->options.fingerprint;
-  header.scheme = state_->options.groups[request.identity.key.group];
+  header.scheme = state_->SchemeOf(request.identity);
   const BlockGeometry& geometry = header.scheme.geometry;
 
   EW_RETURN_IF_ERROR(budget_.Reserve(item.store->bytes + kMetadataBytes, keep));
@@ -509,14 +510,12 @@ void BlockWriter::CommitItem(const Item& item) {
   if (const auto replaced = state_->index.RemoveLoose(item.final_path)) {
     state_->index.Settle(replaced->bytes);
   }
-  state_->index.Add(
-      {.id = {kOwnDir, identity.key},
-       .parent = identity.parent,
-       .is_state =
-           state_->options.groups[identity.key.group].geometry.is_state(),
-       .last_used = state_->index.NextUse(now),
-       .file_time = now,
-       .bytes = item.allocated});
+  state_->index.Add({.id = {kOwnDir, identity.key},
+                     .parent = identity.parent,
+                     .is_state = state_->SchemeOf(identity).geometry.is_state(),
+                     .last_used = state_->index.NextUse(now),
+                     .file_time = now,
+                     .bytes = item.allocated});
   state_->index.Release(item.reserved);
   ++state_->counters.stored;
   state_->counters.stored_bytes += item.allocated;

@@ -56,6 +56,16 @@ void AddText(Sha256& hash, std::string_view text) {
   hash.Update(text);
 }
 
+void AddScheme(Sha256& hash, const GroupScheme& scheme) {
+  AddText(hash, scheme.codec);
+  AddNumber(hash, scheme.geometry.num_layers());
+  AddNumber(hash, scheme.geometry.planes().size());
+  for (const PlaneGeometry& plane : scheme.geometry.planes()) {
+    AddNumber(hash, plane.heads);
+    AddNumber(hash, plane.token_bytes);
+  }
+}
+
 std::string CheckLine(std::string_view text) {
   return absl::StrFormat("check %016x\n",
                          XXH3_64bits(text.data(), text.size()));
@@ -67,22 +77,26 @@ Fingerprint ComputeFingerprint(const FingerprintParts& parts) {
   Sha256 hash;
   AddText(hash, "everwarm-fingerprint-1");
   hash.Update(parts.weights.data(), parts.weights.size());
-  const auto blocks = std::find_if(
-      parts.groups.begin(), parts.groups.end(),
-      [](const GroupScheme& group) { return !group.geometry.is_state(); });
-  AddNumber(hash,
-            blocks == parts.groups.end() ? 0 : blocks->geometry.block_tokens());
+  const auto blocks = std::find_if(parts.groups.begin(), parts.groups.end(),
+                                   [](const BySpan<GroupScheme>& group) {
+                                     return !group.rest.geometry.is_state();
+                                   });
+  AddNumber(hash, blocks == parts.groups.end()
+                      ? 0
+                      : blocks->rest.geometry.block_tokens());
   AddNumber(hash, parts.groups.size());
-  for (const GroupScheme& group : parts.groups) {
-    AddText(hash, group.codec);
-    AddNumber(hash, group.geometry.num_layers());
-    AddNumber(hash, group.geometry.planes().size());
-    for (const PlaneGeometry& plane : group.geometry.planes()) {
-      AddNumber(hash, plane.heads);
-      AddNumber(hash, plane.token_bytes);
-    }
+  for (const BySpan<GroupScheme>& group : parts.groups) {
+    AddScheme(hash, group.rest);
   }
   AddText(hash, parts.numerics_version);
+  // Nothing where all groups are as they were before there was this.
+  for (size_t g = 0; g < parts.groups.size(); ++g) {
+    if (parts.groups[g].first_spans > 0) {
+      AddNumber(hash, g);
+      AddNumber(hash, parts.groups[g].first_spans);
+      AddScheme(hash, parts.groups[g].first);
+    }
+  }
   return Fingerprint{hash.Finish()};
 }
 

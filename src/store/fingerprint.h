@@ -20,7 +20,7 @@ struct FingerprintParts {
   // SHA-256 of the weights file.
   Digest weights{};
   // Codec and geometry by GroupIndex; all but states of one block size.
-  std::vector<GroupScheme> groups;
+  std::vector<BySpan<GroupScheme>> groups;
   // Changes whenever the same weights and tokens may give other bytes.
   std::string numerics_version;
 };

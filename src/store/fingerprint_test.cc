@@ -27,23 +27,34 @@ TEST(FingerprintTest, IsTheSameForTheSameParts) {
 TEST(FingerprintTest, ChangesWithEverythingTheBytesDependOn) {
   const std::vector<std::function<void(FingerprintParts&)>> changes = {
       [](FingerprintParts& p) { p.weights[31] ^= 1; },
-      [](FingerprintParts& p) { p.groups[0].codec = "q8"; },
+      [](FingerprintParts& p) { p.groups[0].rest.codec = "q8"; },
       [](FingerprintParts& p) { p.groups.pop_back(); },
       [](FingerprintParts& p) { std::swap(p.groups[0], p.groups[1]); },
       [](FingerprintParts& p) {
-        p.groups[0].geometry = BlockGeometry(3, 16, {{2, 64}, {2, 96}});
+        p.groups[0].rest.geometry = BlockGeometry(3, 16, {{2, 64}, {2, 96}});
       },
       [](FingerprintParts& p) {
-        p.groups[0].geometry = BlockGeometry(2, 16, {{4, 32}, {2, 96}});
+        p.groups[0].rest.geometry = BlockGeometry(2, 16, {{4, 32}, {2, 96}});
       },
       [](FingerprintParts& p) {
-        p.groups[0].geometry = BlockGeometry(2, 32, {{2, 64}, {2, 96}});
-        p.groups[1].geometry = BlockGeometry(1, 32, {{1, 32}});
+        p.groups[0].rest.geometry = BlockGeometry(2, 32, {{2, 64}, {2, 96}});
+        p.groups[1].rest.geometry = BlockGeometry(1, 32, {{1, 32}});
       },
       [](FingerprintParts& p) { p.numerics_version = std::string("2"); },
+      [](FingerprintParts& p) { p.groups[kMixed].first_spans = 0; },
+      [](FingerprintParts& p) { p.groups[kMixed].first_spans = 2; },
+      [](FingerprintParts& p) { p.groups[kMixed].first.codec = "q8"; },
+      [](FingerprintParts& p) {
+        p.groups[kMixed].first.geometry =
+            BlockGeometry(2, 16, {{2, 208}, {2, 200}});
+      },
+      // The same two schemes, the other way round.
+      [](FingerprintParts& p) {
+        std::swap(p.groups[kMixed].first, p.groups[kMixed].rest);
+      },
       // Text does not run from one field into the next.
       [](FingerprintParts& p) {
-        p.groups[1].codec = "q81";
+        p.groups[1].rest.codec = "q81";
         p.numerics_version = "";
       },
   };
@@ -55,6 +66,23 @@ TEST(FingerprintTest, ChangesWithEverythingTheBytesDependOn) {
   }
   std::sort(seen.begin(), seen.end());
   EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end()), seen.end());
+}
+
+// What caches of earlier versions are found by; computed from docs/format.md.
+TEST(FingerprintTest, IsWhatTheFormatSays) {
+  FingerprintParts parts;
+  parts.weights.fill(7);
+  parts.numerics_version = "1";
+  parts.groups = {GroupScheme{"q4", BlockGeometry(2, 16, {{2, 50}, {2, 10}})},
+                  GroupScheme{"q8", BlockGeometry(1, 16, {{1, 32}})}};
+  EXPECT_EQ(ComputeFingerprint(parts).hex(),
+            "aa15ffc50f414602e314c9f2cf831f81"
+            "76102882c6429eda154dc74ea6b9321b");
+  parts.groups[0].first_spans = 4;
+  parts.groups[0].first = {"f16", BlockGeometry(2, 16, {{2, 200}, {2, 200}})};
+  EXPECT_EQ(ComputeFingerprint(parts).hex(),
+            "726d0a54eb13e0e2fa023ce57e5a317f"
+            "8f8fd26890bf6048b56d916f89fb7abb");
 }
 
 class WeightsHasherTest : public ::testing::Test {

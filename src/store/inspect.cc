@@ -123,8 +123,9 @@ void AddConversations(Tree& tree, StoredFingerprint& report) {
     }
   }
   const auto recurrent_groups = static_cast<size_t>(std::count_if(
-      report.groups.begin(), report.groups.end(),
-      [](const GroupScheme& group) { return group.geometry.is_state(); }));
+      report.groups.begin(), report.groups.end(), [](const StoredGroup& group) {
+        return group.scheme.geometry.is_state();
+      }));
   for (const auto& [id, node] : tree.nodes) {
     if (node.leaf) {
       report.conversations.push_back(FollowUp(tree, id, recurrent_groups));
@@ -187,7 +188,16 @@ void AddEntry(StoredFingerprint& report, Tree& tree, const BlockHeader& header,
   if (report.groups.size() <= group) {
     report.groups.resize(size_t{group} + 1);
   }
-  report.groups[group] = header.scheme;
+  StoredGroup& stored = report.groups[group];
+  const TokenPos start = header.identity.start;
+  if (stored.first_codec.empty() || start >= stored.furthest) {
+    stored.scheme = header.scheme;
+    stored.furthest = start;
+  }
+  if (stored.first_codec.empty() || start < stored.nearest) {
+    stored.first_codec = header.scheme.codec;
+    stored.nearest = start;
+  }
   if (header.scheme.geometry.is_state()) {
     ++report.states;
     report.state_bytes += info.allocated;

@@ -52,6 +52,17 @@ struct StoredSession {
   bool closed = true;
 };
 
+// What headers say; empty where a group has no entry.
+struct StoredGroup {
+  // Of the entry that is furthest from the start.
+  GroupScheme scheme;
+  TokenPos furthest = 0;
+  // The codec of the one nearest to it; another where the first tokens have
+  // their own.
+  std::string first_codec;
+  TokenPos nearest = 0;
+};
+
 struct StoredFingerprint {
   Fingerprint fingerprint;
   uint64_t entries = 0;  // blocks and states
@@ -63,8 +74,7 @@ struct StoredFingerprint {
   // Nothing without entries.
   std::optional<Clock::Wall> oldest_use;
   std::optional<Clock::Wall> newest_use;
-  // What the headers say, by group; empty where a group has no entry.
-  std::vector<GroupScheme> groups;
+  std::vector<StoredGroup> groups;
   uint64_t damaged = 0;
   // Most recently used first.
   std::vector<StoredConversation> conversations;

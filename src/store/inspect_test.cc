@@ -29,7 +29,7 @@ TEST(InspectTest, ListsModelsAndConversationsBesideARunningStore) {
   EXPECT_EQ(one.tokens, 56u);
   EXPECT_EQ(*one.newest_use - *one.oldest_use, std::chrono::seconds(10));
   ASSERT_EQ(one.groups.size(), 1u);
-  EXPECT_EQ(one.groups[0], SmallGroups()[0]);
+  EXPECT_EQ(one.groups[0].scheme, SmallGroups()[0].rest);
   ASSERT_EQ(one.conversations.size(), 2u);
   EXPECT_EQ(one.conversations[0].tokens, 16u);
   EXPECT_EQ(one.conversations[1].tokens, 40u);
@@ -39,7 +39,20 @@ TEST(InspectTest, ListsModelsAndConversationsBesideARunningStore) {
   const StoredFingerprint& two = report->fingerprints[1];
   EXPECT_EQ(two.entries, 2u);
   ASSERT_EQ(two.groups.size(), 2u);
-  EXPECT_EQ(two.groups[1].codec, "q8");
+  EXPECT_EQ(two.groups[1].scheme.codec, "q8");
+}
+
+TEST(InspectTest, BothCodecsOfAGroupAreNamed) {
+  StoreHarness h;
+  ASSERT_TRUE(h.Open().ok());
+  h.StoreAll(Chain(1, 40, TestFingerprint(1), kMixed));
+  const auto report = InspectDirectory(h.env, "/cache");
+  ASSERT_TRUE(report.ok());
+  ASSERT_EQ(report->fingerprints[0].groups.size(), kMixed + 1u);
+  const StoredGroup& group = report->fingerprints[0].groups[kMixed];
+  EXPECT_EQ(group.scheme, SmallGroups()[kMixed].rest);
+  EXPECT_EQ(group.first_codec, "f16");
+  EXPECT_TRUE(report->fingerprints[0].groups[0].first_codec.empty());
 }
 
 TEST(InspectTest, SharedPrefixesCountOnceAndGapsAreSeen) {

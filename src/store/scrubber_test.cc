@@ -14,8 +14,8 @@ class ScrubberTest : public testing::Test {
   // Enough for one block of the first group a second, and a bit.
   ScrubberTest() {
     h_.options.scrub_bytes_per_second =
-        kHeaderBytes +
-        AlignUp(SmallGroups()[0].geometry.PayloadBytes(16), kSlotAlignment);
+        kHeaderBytes + AlignUp(SmallGroups()[0].rest.geometry.PayloadBytes(16),
+                               kSlotAlignment);
     EXPECT_TRUE(h_.Open().ok());
     chain_ = Chain(1, 96, TestFingerprint());
     h_.StoreAll(chain_);

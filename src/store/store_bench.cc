@@ -94,7 +94,7 @@ class Bench {
     std::vector<cache::BlockRef> blocks;
     uint32_t value = 1;
     for (size_t i = 0; i < count; ++i) {
-      blocks.push_back(*pool_.Allocate(0));
+      blocks.push_back(*pool_.Allocate(0, 0));
       for (size_t at = 0; at < scheme_.geometry.slot_bytes(); at += 4) {
         value = value * 1664525 + 1013904223;
         std::memcpy(blocks.back()->data() + at, &value, 4);

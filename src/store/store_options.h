@@ -24,7 +24,7 @@ struct StoreOptions {
   std::string dir;
   Fingerprint fingerprint;
   // By GroupIndex; all but states of one block size.
-  std::vector<GroupScheme> groups;
+  std::vector<BySpan<GroupScheme>> groups;
 
   // All files in `dir`, whoever wrote them, in bytes on the disk. Never passed.
   uint64_t max_bytes = 50 * kGiB;

@@ -245,7 +245,7 @@ absl::Status Scan::CheckOwn(const BlockHeader& header) const {
   }
   // The key is the file's name, which was checked; nothing else is wanted yet.
   return CheckIdentity(header, state_.options.fingerprint,
-                       state_.options.groups[group], header.identity);
+                       state_.SchemeOf(header.identity), header.identity);
 }
 
 void Scan::AddOwn(const BlockKey& key, const FileInfo& info,

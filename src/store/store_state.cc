@@ -20,15 +20,18 @@ absl::Status StoreOptions::Validate() const {
         absl::StrCat(groups.size(), " layer groups"));
   }
   uint32_t block_tokens = 0;
-  for (const GroupScheme& group : groups) {
-    EW_RETURN_IF_ERROR(ValidateScheme(group));
-    if (group.geometry.is_state()) {
-      continue;
+  for (const BySpan<GroupScheme>& group : groups) {
+    for (const GroupScheme* scheme : {&group.At(0), &group.rest}) {
+      EW_RETURN_IF_ERROR(ValidateScheme(*scheme));
+      const BlockGeometry& geometry = scheme->geometry;
+      if (geometry.is_state() && group.first_spans == 0) {
+        continue;
+      }
+      if (block_tokens != 0 && geometry.block_tokens() != block_tokens) {
+        return absl::InvalidArgumentError("groups differ in tokens of a block");
+      }
+      block_tokens = geometry.block_tokens();
     }
-    if (block_tokens != 0 && group.geometry.block_tokens() != block_tokens) {
-      return absl::InvalidArgumentError("groups differ in tokens of a block");
-    }
-    block_tokens = group.geometry.block_tokens();
   }
   if (max_bytes == 0 || max_queued_stores == 0 || max_batch_blocks == 0 ||
       reader_tasks == 0 || reads_in_flight == 0) {

@@ -47,6 +47,10 @@ struct StoreState {
   std::function<void()> wake_up ABSL_GUARDED_BY(mutex);
 
   std::string PathOf(const FileId& id) const;
+  // Requires: the group is one of the options'.
+  const GroupScheme& SchemeOf(const cache::BlockIdentity& identity) const {
+    return SchemeAt(options.groups[identity.key.group], identity.start);
+  }
   // The entry was used at `used`. True when its file's time is to follow: the
   // caller sets it to `now`. Requires: the index has the entry.
   bool MarkUsed(const FileId& id, Clock::Wall used, Clock::Wall now)

@@ -116,7 +116,7 @@ def test_another_block_size_shares_nothing(start, model, tokens):
     assert server.chat(MESSAGES).from_ssd > 0
 
 
-@pytest.mark.parametrize("kv", ["q8", "q4", "turbo:k8v3"], ids=lambda kv: kv.replace(":", "-"))
+@pytest.mark.parametrize("kv", ["q8", "q4", "turbo:k8v3", "f16+q8:64"], ids=lambda kv: kv.replace(":", "-"))
 def test_another_number_format_shares_nothing_and_harms_nothing(start, model, cache_dir, kv):
     server = start(model=model)
     text = server.chat(MESSAGES).text

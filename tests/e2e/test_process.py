@@ -37,6 +37,8 @@ def assert_one_clear_line(result, *words):
     (["--kv", "f64"], "--kv"),
     (["--state-every", "100"], "--state-every: 100 is not a power of two"),
     (["--state-every", "32"], "--state-every: 32"),
+    (["--kv", "q4+f16:0"], "--kv"),
+    (["--kv", "q4+q4:64"], "so are all others"),
     (["--port", "70000"], "port"),
     (["--shutdown-timeout", "soon"], "--shutdown-timeout"),
     (["--host", "192.0.2.1", "--api-key", "k"], "192.0.2.1"),

@@ -111,7 +111,8 @@ def test_a_turn_can_be_added_or_regenerated_after_a_restart(start, model, tmp_pa
     assert again.cached == third.prompt_tokens - 1
 
 
-@pytest.mark.parametrize("model, kv", [(SMOL, "q8"), (GEMMA, "turbo")], ids=["full-q8", "window-turbo"])
+@pytest.mark.parametrize("model, kv", [(SMOL, "q8"), (GEMMA, "turbo"), (SMOL, "q4+f16:64")],
+                         ids=["full-q8", "window-turbo", "full-q4-behind-f16"])
 def test_coded_keys_and_values_go_on_after_a_kill_and_no_other_codec_finds_them(start, model, kv, tmp_path):
     server = start("--kv", kv, model=model)
     messages = question(400, "zebra")

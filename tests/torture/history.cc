@@ -27,7 +27,7 @@ struct Live {
 WorldOptions RandomOptions(std::mt19937_64& random, Logger logger) {
   WorldOptions options;
   options.logger = std::move(logger);
-  switch (random() % 5) {
+  switch (random() % 7) {
     case 0:
       options.layout = cache::FullOnly();
       break;
@@ -39,6 +39,12 @@ WorldOptions RandomOptions(std::mt19937_64& random, Logger logger) {
       break;
     case 3:
       options.layout = cache::WindowAndTwoStates();
+      break;
+    case 4:
+      options.layout = cache::MixedAndWindow();
+      break;
+    case 5:
+      options.layout = cache::MixedAndState();
       break;
     default:
       options.layout = cache::ThreeGroups();

@@ -56,7 +56,11 @@ store::StoreOptions World::MakeStoreOptions() const {
   options.dir = kDir;
   options.fingerprint = OurFingerprint();
   for (const cache::LayerGroup& group : options_.layout.groups) {
-    options.groups.push_back({group.name, group.geometry});
+    const BySpan<BlockGeometry>& geometry = group.geometry;
+    options.groups.push_back(
+        {geometry.first_spans,
+         {absl::StrCat("first-", group.name), geometry.first},
+         {group.name, geometry.rest}});
   }
   options.max_bytes = options_.ssd_bytes;
   options.min_free_bytes = 0;
@@ -113,13 +117,14 @@ void World::Audit() {
   for (const cache::TierEntry& entry : opened->entries) {
     const BlockIdentity& identity = entry.identity;
     asked[identity.key] = &identity;
-    opened->store->Load({identity, *pool_.Allocate(identity.key.group)});
+    opened->store->Load(
+        {identity, *pool_.Allocate(identity.key.group, identity.start)});
   }
   readers_.RunAll();
   for (const cache::TierEvent& event : opened->store->TakeEvents()) {
     if (const auto* loaded = std::get_if<cache::LoadedEvent>(&event)) {
       const BlockIdentity& identity = *asked.at(loaded->key);
-      const BlockGeometry& geometry = pool_.geometry(loaded->key.group);
+      const BlockGeometry& geometry = loaded->block->geometry();
       const auto tokens = static_cast<uint32_t>(identity.tokens.size());
       std::vector<std::byte> packed(geometry.PayloadBytes(tokens));
       geometry.Pack(loaded->block->data(), tokens, packed.data());
@@ -471,11 +476,11 @@ void World::CheckConversations(const std::vector<Conversation>& conversations) {
 
 cache::BlockPool& SharedPool(const cache::CacheLayout& layout) {
   struct Entry {
-    std::vector<BlockGeometry> geometries;
+    std::vector<BySpan<BlockGeometry>> geometries;
     std::unique_ptr<cache::BlockPool> pool;
   };
   static thread_local std::vector<Entry> pools;
-  std::vector<BlockGeometry> wanted = cache::Geometries(layout);
+  std::vector<BySpan<BlockGeometry>> wanted = cache::Geometries(layout);
   for (const Entry& entry : pools) {
     if (entry.geometries == wanted) {
       return *entry.pool;
