@@ -22,6 +22,10 @@ struct BySpan {
         first_spans(spans) {}
 
   const T& At(uint32_t span) const { return span < first_spans ? first : rest; }
+  // Of the span that begins at this position.
+  const T& AtStart(uint64_t start, uint32_t block_tokens) const {
+    return start < uint64_t{first_spans} * block_tokens ? first : rest;
+  }
 
   friend bool operator==(const BySpan&, const BySpan&) = default;
 

@@ -140,7 +140,7 @@ BlockRef BlockPool::TakeSlot(PoolSlots& slots) {
 
 absl::StatusOr<BlockRef> BlockPool::Allocate(GroupIndex group, TokenPos start) {
   MutexLock lock(mutex_);
-  PoolSlots& slots = *slots_[group].At(SpanOf(group, start));
+  PoolSlots& slots = *slots_[group].AtStart(start, BlockTokens(group));
   if (slots.available.empty()) {
     std::unique_ptr<Chunk> chunk = MapChunk(slots);
     if (chunk == nullptr) {

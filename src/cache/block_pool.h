@@ -109,7 +109,7 @@ class BlockPool {
 
   // Of the group's block that begins at `start`.
   const BlockGeometry& geometry(GroupIndex group, TokenPos start) const {
-    return geometries_[group].At(SpanOf(group, start));
+    return geometries_[group].AtStart(start, BlockTokens(group));
   }
   size_t num_groups() const { return geometries_.size(); }
 
@@ -123,8 +123,8 @@ class BlockPool {
   friend class BlockRef;
   friend struct PoolSlots;
   struct Chunk;
-  uint32_t SpanOf(GroupIndex group, TokenPos start) const {
-    return start / geometries_[group].rest.block_tokens();
+  uint32_t BlockTokens(GroupIndex group) const {
+    return geometries_[group].rest.block_tokens();
   }
   static std::unique_ptr<PoolSlots> MakeSlots(GroupIndex group,
                                               const BlockGeometry& geometry);

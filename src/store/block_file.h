@@ -54,7 +54,7 @@ struct GroupScheme {
 // That of the group's block or state that begins at `start`.
 inline const GroupScheme& SchemeAt(const BySpan<GroupScheme>& group,
                                    TokenPos start) {
-  return group.At(start / group.rest.geometry.block_tokens());
+  return group.AtStart(start, group.rest.geometry.block_tokens());
 }
 // kInvalidArgument: something that a header cannot say.
 absl::Status ValidateScheme(const GroupScheme& scheme);
