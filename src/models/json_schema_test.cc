@@ -408,9 +408,6 @@ TEST_F(JsonSchemaTest, ChangedPatternsAreRefusedOrFollowedSafely) {
       EXPECT_FALSE(followable.status().message().empty());
       continue;
     }
-    // What came out stays as it is.
-    const auto again = FollowablePattern(*followable);
-    EXPECT_TRUE(again.ok()) << pattern << " " << *followable;
     const nlohmann::json schema = {{"type", "string"},
                                    {"pattern", *followable}};
     testing::internal::CaptureStderr();
