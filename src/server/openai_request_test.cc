@@ -338,7 +338,7 @@ TEST(OpenAiRequestTest, ASchemaThatWouldCostTooMuchIsRefused) {
       "name":"f","parameters":{"d":")" +
                            std::string(300'000, 'x') + "\"}}}]"))
                 .param,
-            "tools[0].parameters");
+            "tools[0].function.parameters");
 }
 
 constexpr char kTwoTools[] = R"(,"tools":[
