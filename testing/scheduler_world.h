@@ -38,6 +38,7 @@ struct WorldOptions {
   Groups groups;
   uint32_t max_batch = 8;
   uint32_t chunk = 64;
+  std::chrono::milliseconds max_gap{250};
   uint64_t target_bytes = kPlenty;
   uint64_t hard_cap_bytes = kPlenty;
   uint32_t context_size = 1 << 14;
@@ -128,10 +129,11 @@ class World {
         CacheConfigFor(model_, options_.target_bytes, options_.hard_cap_bytes),
         &pool_, &tier_, &clock_, NullLogger());
     scheduler_ = std::make_unique<Scheduler>(
-        Scheduler::Config{options_.context_size,
-                          options_.max_batch,
-                          options_.state_every,
-                          {.max_prompt_tokens = options_.chunk}},
+        Scheduler::Config{
+            options_.context_size,
+            options_.max_batch,
+            options_.state_every,
+            {.max_gap = options_.max_gap, .max_prompt_tokens = options_.chunk}},
         Scheduler::Parts{&model_, cache_.get(), &clock_, NullLogger()});
   }
 

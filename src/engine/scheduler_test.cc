@@ -155,8 +155,15 @@ TEST_P(SchedulerTest, TurnsAreGivenInOrderOfArrival) {
   EXPECT_EQ(first_tokens, std::vector<TokenId>({10, 11, 12, 13, 14}));
 }
 
-TEST_P(SchedulerTest, RunningRepliesKeepTheirPaceBesideALongPrompt) {
-  World world({.groups = GetParam(), .chunk = 512});
+// What a reply of 11 ms a token sees of a prompt of 2,000 tokens, at 1 ms each.
+struct BesideAPrompt {
+  // In order of length.
+  std::vector<Clock::Monotonic::duration> gaps;
+  Clock::Monotonic::duration prefill{};
+};
+
+BesideAPrompt ReplyBesideAPrompt(const WorldOptions& options) {
+  World world(options);
   auto reply = world.Ask(SomePrompt(20, 8), 3000);
   std::vector<Clock::Monotonic> tokens;
   world.on_step = [&](const models::StepInput& input) {
@@ -173,19 +180,33 @@ TEST_P(SchedulerTest, RunningRepliesKeepTheirPaceBesideALongPrompt) {
   while (!cold->Next(milliseconds(0)).has_value()) {
     world.Turn();
   }
-  const auto prefill = world.clock().Now() - began;
-  std::vector<Clock::Monotonic::duration> gaps;
+  BesideAPrompt result;
+  result.prefill = world.clock().Now() - began;
   for (size_t i = before; i < tokens.size(); ++i) {
-    gaps.push_back(tokens[i] - tokens[i - 1]);
+    result.gaps.push_back(tokens[i] - tokens[i - 1]);
   }
-  std::sort(gaps.begin(), gaps.end());
-  // Alone a token takes 11 ms here.
-  EXPECT_LE(gaps.back(), milliseconds(33));
-  EXPECT_GE(gaps[gaps.size() / 2], milliseconds(22));
-  // At 1 ms a token and up to 33 ms a step.
-  EXPECT_LE(prefill, milliseconds(2000 * 33 / 17 * 13 / 10));
+  std::sort(result.gaps.begin(), result.gaps.end());
   reply->Cancel();
   world.RunAll();
+  return result;
+}
+
+TEST_P(SchedulerTest, RunningRepliesKeepTheirPaceBesideALongPrompt) {
+  const auto [gaps, prefill] = ReplyBesideAPrompt(
+      {.groups = GetParam(), .chunk = 512, .max_gap = milliseconds(0)});
+  EXPECT_LE(gaps.back(), milliseconds(33));
+  EXPECT_GE(gaps[gaps.size() / 2], milliseconds(22));
+  // Up to 33 ms a step.
+  EXPECT_LE(prefill, milliseconds(2000 * 33 / 17 * 13 / 10));
+}
+
+TEST_P(SchedulerTest, OneGapInMoreThanTwentyIsLongForALongPrompt) {
+  const auto [gaps, prefill] = ReplyBesideAPrompt(
+      {.groups = GetParam(), .chunk = 512, .max_gap = milliseconds(500)});
+  EXPECT_LE(gaps.back(), milliseconds(500));
+  EXPECT_LE(gaps[gaps.size() * 95 / 100], milliseconds(12));
+  // 500 of 753 ms are its.
+  EXPECT_LE(prefill, milliseconds(2000 * 753 / 500 * 13 / 10));
 }
 
 // --- RAM ---
