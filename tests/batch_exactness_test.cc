@@ -75,7 +75,7 @@ class World {
         pool_(GeometriesOf(*model)),
         cache_(CacheConfigFor(*model, kRam, kRam), &pool_, &tier_, &clock_,
                NullLogger()),
-        scheduler_({8192, 8, 512, {3, 256}},
+        scheduler_({8192, 8, 512, {3, std::chrono::nanoseconds(0), 256}},
                    {&recorder_, &cache_, &clock_, NullLogger()}) {}
 
   std::shared_ptr<ReplyChannel> Ask(const Request& request) {
