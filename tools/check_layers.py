@@ -27,7 +27,7 @@ FOREIGN = {
     r"llama\.h|llama-cpp\.h": {"models", "engine"},
     r"chat\.h|common\.h": {"models"},
     r"hwy/.*": {"kernels"},
-    r"nlohmann/.*": {"server", "cli"},
+    r"nlohmann/.*": {"models", "server", "cli"},
     r"httplib\.h": {"server"},
     r"liburing\.h|fcntl\.h|sys/stat\.h|fstream|filesystem": {"store", "models", "cli"},
     r"CLI/.*": {"cli"},
