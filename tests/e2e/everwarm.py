@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("EVERWARM_BINARY", str(ROOT / "build/release/everwarm"))
@@ -203,9 +204,18 @@ class Server:
         return self.log.read_text()
 
 
+def until(condition, seconds=60):
+    """Asks again and again until it holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def serve_command(cache_dir, *options, model=SMOL):
+    """Without --preload nothing is read before a request asks for it, so that tests can say where its tokens came from."""
     settings = {"--port": "0", "--cache-dir": str(cache_dir), "--ctx": "4096", "--threads": "1",
-                "--block-tokens": str(BLOCK), **dict(zip(options[::2], options[1::2]))}
+                "--block-tokens": str(BLOCK), "--preload": "0", **dict(zip(options[::2], options[1::2]))}
     return [BINARY, "serve", str(model), *itertools.chain(*settings.items())]
 
 

@@ -90,8 +90,9 @@ class Torture:
         self.counts["kills"] += 1
 
     def random_options(self):
-        """RAM so small that blocks come from the disk, or none, or plenty."""
-        return ("--ram-cache", self.dice.choice(("0", "1MiB", "1GiB")))
+        """RAM so small that blocks come from the disk, or none, or plenty; read by requests, or before them."""
+        ram, preload = self.dice.choice((("0", "0"), ("1MiB", "0"), ("1MiB", "512KiB"), ("1GiB", "0"), ("1GiB", "1GiB")))
+        return ("--ram-cache", ram, "--preload", preload)
 
     def kill_while_it_starts(self):
         command = everwarm.serve_command(self.cache_dir, *self.options, model=self.model)

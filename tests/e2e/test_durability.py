@@ -1,21 +1,13 @@
 """What is promised to be on the disk, and how a server that stops keeps its word."""
 import signal
 import subprocess
-import time
 
 import pytest
 
 import everwarm
-from everwarm import question
+from everwarm import question, until
 
 WAIT = {"X-Everwarm-Wait-Durable": "1"}
-
-
-def until(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def break_disk(cache_dir):

@@ -1,7 +1,7 @@
 """The main job: a conversation goes on after the process has gone."""
 import pytest
 
-from everwarm import BLOCK, GEMMA, SMOL, copy_cache, question
+from everwarm import BLOCK, GEMMA, SMOL, copy_cache, question, until
 
 
 def next_turn(messages, answer):
@@ -46,6 +46,24 @@ def test_a_stop_alone_keeps_what_was_answered(start):
     assert again.text == answer.text
     assert again.cached >= answer.prompt_tokens - BLOCK
     assert again.from_ssd > 0
+
+
+@pytest.mark.parametrize("model", [SMOL, GEMMA], ids=["full", "window"])
+def test_the_latest_conversation_is_in_ram_before_somebody_asks(start, model):
+    server = start(model=model)
+    first = question(600, "zebra")
+    answer = server.chat(first)
+    turn = next_turn(first, answer)
+    assert server.flush().status == 200
+    live = server.chat(turn, 16)
+    server.kill()
+    server = start("--preload", "256MiB", model=model)
+    until(lambda: "conversations are in RAM" in server.log.read_text())
+    assert server.stats()["cache"]["tokens_preloaded"] >= answer.prompt_tokens
+    assert server.stats()["cache"]["lookups"] == 0
+    again = server.chat(turn, 16)
+    assert (again.text, again.from_ssd) == (live.text, 0)
+    assert again.cached >= answer.prompt_tokens
 
 
 def test_a_second_flush_writes_nothing_again(start):
