@@ -201,11 +201,10 @@ TEST_P(SchedulerTest, RunningRepliesKeepTheirPaceBesideALongPrompt) {
 }
 
 TEST_P(SchedulerTest, OneGapInMoreThanTwentyIsLongForALongPrompt) {
-  const auto [gaps, prefill] = ReplyBesideAPrompt(
-      {.groups = GetParam(),
-       .chunk = 512,
-       .max_gap = milliseconds(500),
-       .state_every = 512});
+  const auto [gaps, prefill] = ReplyBesideAPrompt({.groups = GetParam(),
+                                                   .chunk = 512,
+                                                   .max_gap = milliseconds(500),
+                                                   .state_every = 512});
   EXPECT_LE(gaps.back(), milliseconds(500));
   EXPECT_LE(gaps[gaps.size() * 95 / 100], milliseconds(12));
   // 500 of 753 ms are its.
