@@ -16,6 +16,8 @@ constexpr double kLowestAim = 0.5;
 // The part of `max_gap` that a long step aims at: a prompt gets dearer as it
 // gets on.
 constexpr double kLongAim = 0.95;
+// What a step without replies aims at, ns: somebody may come during it.
+constexpr double kLongestAlone = 1e9;
 // A prompt gets on by at least this, whatever it costs.
 constexpr uint32_t kFewestPromptTokens = 1;
 // The first step beside replies, before anything was measured, and the first
@@ -42,11 +44,11 @@ std::optional<double> StepPacer::KnownAlone(uint32_t replies) const {
   return alone_[replies].ns;
 }
 
-// Prompts get at least two fifths of the time that way. Measured, small pieces
-// gave them about as much where replies took 13 ms (docs/decisions/0009).
+// Prompts get at least a third of the time that way. Measured, small pieces
+// gave them no more than 0.45 where replies took 13 ms (docs/decisions/0009).
 bool StepPacer::LongStepsPay(double alone) const {
   return alone * (kLongEvery - 1) <=
-         1.5 * static_cast<double>(options_.max_gap.count());
+         2.0 * static_cast<double>(options_.max_gap.count());
 }
 
 uint32_t StepPacer::Tokens(double room, double ns_per_token,
@@ -61,7 +63,8 @@ uint32_t StepPacer::Tokens(double room, double ns_per_token,
 StepPacer::Allowance StepPacer::Next(uint32_t replies) {
   long_step_ = false;
   if (replies == 0) {
-    return {options_.max_prompt_tokens};
+    return {Tokens(kLongestAlone, ns_per_token_of_many_,
+                   options_.max_prompt_tokens)};
   }
   const std::optional<double> alone = KnownAlone(replies);
   if (!alone.has_value()) {

@@ -5,7 +5,7 @@
 //
 // A small piece of a prompt costs far more a token than a large one: it reads
 // all weights and all keys and values before it for a few rows. So where
-// replies are fast, most steps are theirs alone, and one of 24 is long (see
+// replies are fast, most steps are theirs alone, and one of 28 is long (see
 // docs/decisions/0009). Where they are slow, every step has a small piece.
 //
 // Threads: one. Without a clock: durations are handed in.
@@ -28,7 +28,7 @@ class StepPacer {
     double max_slowdown = 3;
     // What a long step aims at; 0: there are none.
     std::chrono::nanoseconds max_gap = std::chrono::milliseconds(250);
-    // Prompt tokens of a step without running replies; no step has more.
+    // No step has more prompt tokens.
     uint32_t max_prompt_tokens = 512;
   };
   explicit StepPacer(const Options& options) : options_(options) {}
@@ -56,7 +56,7 @@ class StepPacer {
   static constexpr double kFirstAim = 0.85;
   // One step of so many may be long: less than one of 20, since some are long
   // by accident.
-  static constexpr uint32_t kLongEvery = 24;
+  static constexpr uint32_t kLongEvery = 28;
 
   std::optional<double> KnownAlone(uint32_t replies) const;
   bool LongStepsPay(double alone) const;

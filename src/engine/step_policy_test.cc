@@ -163,6 +163,14 @@ TEST(StepPacerTest, WithoutRepliesAPromptHasTheWholeStep) {
   EXPECT_EQ(pacer.Next(0).prompt_tokens, 512u);
 }
 
+TEST(StepPacerTest, AStepWithoutRepliesEndsSoonForWhoeverComesMeanwhile) {
+  StepPacer pacer({});
+  pacer.Measured(0, 512, milliseconds(5120));
+  EXPECT_EQ(pacer.Next(0).prompt_tokens, 100u);
+  pacer.Measured(0, 64, milliseconds(64000));
+  EXPECT_EQ(pacer.Next(0).prompt_tokens, 1u);
+}
+
 TEST(StepPacerTest, RepliesAreMeasuredAloneBeforePromptsGoBesideThem) {
   for (const nanoseconds gap : {kNoLongSteps, nanoseconds(milliseconds(250))}) {
     StepPacer pacer({3, gap, 512});
