@@ -14,6 +14,7 @@
 #include "cli/progress.h"
 #include "engine/cache_layout.h"
 #include "engine/local_engine.h"
+#include "models/kv_sizes.h"
 #include "store/block_store.h"
 #include "store/directory_layout.h"
 #include "store/fingerprint.h"
@@ -122,36 +123,24 @@ absl::Status Assembly::LoadModel(const ModelOptions& options,
 
 void Assembly::DescribeKv(const ModelOptions& options,
                           const Logger& logger) const {
-  size_t bytes = 0;
-  size_t first_bytes = 0;
-  size_t first_tokens = 0;
-  size_t state_bytes = 0;
-  bool windows = false;
-  for (const models::ModelGroup& group : model_->groups()) {
-    const BySpan<BlockGeometry>& geometry = group.geometry;
-    if (group.recurrent) {
-      state_bytes += geometry.rest.token_bytes();
-      continue;
-    }
-    bytes += geometry.rest.token_bytes();
-    first_bytes += geometry.At(0).token_bytes();
-    first_tokens =
-        std::max<size_t>(first_tokens, size_t{geometry.first_spans} *
-                                           geometry.rest.block_tokens());
-    windows = windows || group.window != 0;
+  const models::KvSizes sizes = models::KvSizesOf(model_->groups());
+  const bool windows = std::any_of(
+      model_->groups().begin(), model_->groups().end(),
+      [](const models::ModelGroup& group) { return group.window != 0; });
+  logger->info("keys and values: {}, {} bytes a token", options.kv,
+               sizes.bytes_per_token);
+  if (sizes.first_tokens > 0) {
+    logger->info("the first {} tokens have {}: {} bytes each",
+                 sizes.first_tokens, options.kv_scheme.first().scheme.name,
+                 sizes.bytes_per_first_token);
   }
-  logger->info("keys and values: {}, {} bytes a token", options.kv, bytes);
-  if (first_tokens > 0) {
-    logger->info("the first {} tokens have {}: {} bytes each", first_tokens,
-                 options.kv_scheme.first().scheme.name, first_bytes);
-  }
-  if (windows && first_tokens > 0) {
+  if (windows && sizes.first_tokens > 0) {
     logger->warn(
         "layers with a window keep their first tokens like all others");
   }
-  if (state_bytes > 0) {
+  if (sizes.state_bytes > 0) {
     logger->info("recurrent layers: {} bytes a state, one every {} tokens",
-                 state_bytes, options.state_every);
+                 sizes.state_bytes, options.state_every);
   }
   if (windows && options.kv_scheme.SparesWindows()) {
     logger->warn("layers with a window keep f16; {} is for the others",

@@ -21,6 +21,7 @@
 #include "cache/kv_cache.h"
 #include "cache/tier.h"
 #include "models/grammar.h"
+#include "models/kv_sizes.h"
 #include "models/model.h"
 
 namespace everwarm::engine {
@@ -137,13 +138,7 @@ class Reply {
 };
 
 struct EngineStats {
-  // Of all layers and groups that have keys and values.
-  uint64_t kv_bytes_per_token = 0;
-  // Tokens at the start of every sequence that take other bytes each; 0: none.
-  uint64_t first_tokens = 0;
-  uint64_t kv_bytes_per_first_token = 0;
-  // Of all recurrent layers, at one position.
-  uint64_t state_bytes = 0;
+  models::KvSizes kv;
   cache::CacheStats cache;
   cache::TierStats tier;
   uint64_t requests = 0;

@@ -28,23 +28,6 @@ Scheduler::Config SchedulerConfig(const LocalEngine::Config& config,
           {config.max_slowdown, config.max_gap, config.prefill_chunk}};
 }
 
-// What tokens and states of the model take.
-void AddSizes(const models::Model& model, EngineStats& stats) {
-  for (const models::ModelGroup& group : model.groups()) {
-    const BySpan<BlockGeometry>& geometry = group.geometry;
-    if (group.recurrent) {
-      stats.state_bytes += geometry.rest.token_bytes();
-      continue;
-    }
-    stats.kv_bytes_per_token += geometry.rest.token_bytes();
-    stats.kv_bytes_per_first_token += geometry.At(0).token_bytes();
-    stats.first_tokens =
-        std::max(stats.first_tokens,
-                 uint64_t{geometry.first_spans} * geometry.rest.block_tokens());
-  }
-  if (stats.first_tokens == 0) stats.kv_bytes_per_first_token = 0;
-}
-
 }  // namespace
 
 void WakeUp::Notify() {
@@ -96,6 +79,7 @@ LocalEngine::LocalEngine(const Config& config, Parts parts,
     : config_(config),
       parts_(std::move(parts)),
       wake_up_(std::make_shared<WakeUp>()),
+      kv_sizes_(models::KvSizesOf(parts_.model->groups())),
       context_size_(Scheduler::FittingContext(
           *parts_.cache, config_.context_size, config_.prefill_chunk)),
       scheduler_(SchedulerConfig(config_, context_size_),
@@ -355,7 +339,7 @@ void LocalEngine::SettleWaits() {
 void LocalEngine::PublishStats() {
   const Scheduler::Counts& counts = scheduler_.counts();
   EngineStats stats;
-  AddSizes(*parts_.model, stats);
+  stats.kv = kv_sizes_;
   stats.cache = parts_.cache->stats();
   stats.finished = counts.finished;
   stats.failed = counts.failed;

@@ -28,6 +28,7 @@
 #include "engine/scheduler.h"
 #include "engine/token_history.h"
 #include "engine/token_text.h"
+#include "models/kv_sizes.h"
 #include "models/model.h"
 
 namespace everwarm::engine {
@@ -120,6 +121,7 @@ class LocalEngine final : public Engine {
   const Config config_;
   const Parts parts_;
   const std::shared_ptr<WakeUp> wake_up_;
+  const models::KvSizes kv_sizes_;
   // What was asked for, or as much of it as the RAM for blocks holds.
   const uint32_t context_size_;
 

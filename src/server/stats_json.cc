@@ -15,10 +15,10 @@ Json ModelJson(const StatsInput& input) {
           {"context_tokens", input.context_size},
           {"train_context_tokens", model.train_context},
           {"weight_bytes", model.weight_bytes},
-          {"kv_bytes_per_token", input.engine.kv_bytes_per_token},
-          {"first_tokens", input.engine.first_tokens},
-          {"kv_bytes_per_first_token", input.engine.kv_bytes_per_first_token},
-          {"state_bytes", input.engine.state_bytes},
+          {"kv_bytes_per_token", input.engine.kv.bytes_per_token},
+          {"first_tokens", input.engine.kv.first_tokens},
+          {"kv_bytes_per_first_token", input.engine.kv.bytes_per_first_token},
+          {"state_bytes", input.engine.kv.state_bytes},
           {"row_independent", model.row_independent}};
 }
 

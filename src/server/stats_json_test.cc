@@ -52,10 +52,10 @@ TEST(StatsJsonTest, AFlushShowsItsEvidence) {
 
 TEST(StatsJsonTest, EveryCounterIsShownInItsGroup) {
   engine::EngineStats stats;
-  stats.kv_bytes_per_token = 23040;
-  stats.first_tokens = 64;
-  stats.kv_bytes_per_first_token = 46080;
-  stats.state_bytes = 11;
+  stats.kv.bytes_per_token = 23040;
+  stats.kv.first_tokens = 64;
+  stats.kv.bytes_per_first_token = 46080;
+  stats.kv.state_bytes = 11;
   stats.cache.cached_blocks_in_ram = 14;
   stats.cache.cached_states_in_ram = 2;
   stats.cache.published_states = 13;
