@@ -144,6 +144,16 @@ struct KvCache::Impl final : SequenceOwner {
     }
   }
 
+  std::unique_ptr<Sequence> Open(const NodeId& root,
+                                 absl::Span<const TokenId> prompt,
+                                 Purpose purpose) {
+    auto state = std::make_unique<Sequence::State>(parts.layout, this);
+    SequenceState& sequence = state->sequence;
+    open.insert(&sequence);
+    sequence.root = root;
+    taking.Begin(sequence, prompt, purpose);
+    return std::unique_ptr<Sequence>(new Sequence(std::move(state)));
+  }
   void Closed(SequenceState& sequence) override {
     taking.Abandon(sequence);
     open.erase(&sequence);
@@ -250,24 +260,13 @@ void KvCache::Adopt(std::vector<TierEntry> entries) {
 
 std::unique_ptr<Sequence> KvCache::Take(absl::Span<const TokenId> prompt,
                                         std::string_view name_space) {
-  auto state =
-      std::make_unique<Sequence::State>(impl_->parts.layout, impl_.get());
-  SequenceState& sequence = state->sequence;
-  impl_->open.insert(&sequence);
-  sequence.root = RootId(impl_->config.fingerprint, name_space);
-  impl_->taking.Begin(sequence, prompt, Purpose::kRequest);
-  return std::unique_ptr<Sequence>(new Sequence(std::move(state)));
+  return impl_->Open(RootId(impl_->config.fingerprint, name_space), prompt,
+                     Purpose::kRequest);
 }
 
 std::unique_ptr<Sequence> KvCache::Preload(const NodeId& root,
                                            absl::Span<const TokenId> tokens) {
-  auto state =
-      std::make_unique<Sequence::State>(impl_->parts.layout, impl_.get());
-  SequenceState& sequence = state->sequence;
-  impl_->open.insert(&sequence);
-  sequence.root = root;
-  impl_->taking.Begin(sequence, tokens, Purpose::kPreload);
-  return std::unique_ptr<Sequence>(new Sequence(std::move(state)));
+  return impl_->Open(root, tokens, Purpose::kPreload);
 }
 
 void KvCache::SetSession(Sequence& handle, std::string_view name) {

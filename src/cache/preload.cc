@@ -35,24 +35,16 @@ bool Preload::Advance() {
   return true;
 }
 
-size_t Preload::NextLength() const {
-  const std::vector<TokenId>& tokens = latest_[next_ - 1].tokens;
-  size_t length = length_;
-  do {
-    length = std::min(length + kPieceTokens, tokens.size());
-  } while (length < tokens.size() &&
-           cache_->SequenceBytes(static_cast<TokenPos>(length), 0) -
-                   cache_->SequenceBytes(static_cast<TokenPos>(length_), 0) <
-               options_.piece_bytes);
-  return length;
-}
-
 bool Preload::Begin() {
   const Conversation& conversation = latest_[next_ - 1];
-  const size_t length = NextLength();
-  const uint64_t more =
-      cache_->SequenceBytes(static_cast<TokenPos>(length), 0) -
+  const uint64_t before =
       cache_->SequenceBytes(static_cast<TokenPos>(length_), 0);
+  size_t length = length_;
+  uint64_t more = 0;
+  do {
+    length = std::min(length + kPieceTokens, conversation.tokens.size());
+    more = cache_->SequenceBytes(static_cast<TokenPos>(length), 0) - before;
+  } while (length < conversation.tokens.size() && more < options_.piece_bytes);
   if (cache_->stats().ram_used_bytes + more > options_.most_bytes) {
     return false;
   }

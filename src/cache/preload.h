@@ -41,9 +41,7 @@ class Preload {
   size_t finished() const { return latest_.size() - next_; }
 
  private:
-  // Tokens of the next conversation with its next piece.
-  size_t NextLength() const;
-  // False: there is no room for more.
+  // The next piece of the next conversation. False: there is no room for more.
   bool Begin();
   // Without reads: the latest conversation is the last to leave RAM.
   void TouchFinished();

@@ -15,22 +15,25 @@ std::vector<Conversation> Latest(CacheHarness& h) {
   return LatestConversations(h.tier().Scan(), 64);
 }
 
-// Reads all that it wants to; returns how many turns that took.
-int Finish(CacheHarness& h, Preload& preload) {
-  int turns = 1;
-  for (; preload.Advance(); ++turns) {
+// A process that computed that, and another one that has only its disk.
+void ComputeAndRestart(CacheHarness& h, const Tokens& tokens) {
+  h.Generate(tokens);
+  h.StoreAll();
+  h.Restart();
+}
+
+// Reads all that it wants to.
+void Finish(CacheHarness& h, Preload& preload) {
+  while (preload.Advance()) {
     h.tier().CompleteLoads();
     h.cache().Poll();
   }
-  return turns;
 }
 
 TEST(PreloadTest, AConversationIsInRamBeforeSomebodyAsks) {
   for (const CacheLayout& layout : {FullOnly(), FullAndWindow()}) {
     CacheHarness h(layout);
-    h.Generate(Range(1, 70));
-    h.StoreAll();
-    h.Restart();
+    ComputeAndRestart(h, Range(1, 70));
     Preload preload(&h.cache(), Latest(h), {kPlenty});
     Finish(h, preload);
     EXPECT_EQ(preload.finished(), 1);
@@ -79,9 +82,7 @@ TEST(PreloadTest, UnderPressureTheOlderOfTwoLeavesFirst) {
 
 TEST(PreloadTest, IsNoUse) {
   CacheHarness h(FullOnly());
-  h.Generate(Range(1, 70));
-  h.StoreAll();
-  h.Restart();
+  ComputeAndRestart(h, Range(1, 70));
   const size_t touched = h.tier().touched().size();
   Preload preload(&h.cache(), Latest(h), {kPlenty});
   Finish(h, preload);
@@ -96,9 +97,7 @@ TEST(PreloadTest, IsNoUse) {
 
 TEST(PreloadTest, SomebodyWhoAsksMeanwhileGoesOnFromTheSameReads) {
   CacheHarness h(FullAndWindow());
-  h.Generate(Range(1, 70));
-  h.StoreAll();
-  h.Restart();
+  ComputeAndRestart(h, Range(1, 70));
   Preload preload(&h.cache(), Latest(h), {kPlenty});
   ASSERT_TRUE(preload.Advance());
   const size_t reads = h.tier().loads().size();
@@ -117,9 +116,7 @@ TEST(PreloadTest, SomebodyWhoAsksMeanwhileGoesOnFromTheSameReads) {
 
 TEST(PreloadTest, ALongConversationIsReadInPieces) {
   CacheHarness h(FullOnly());
-  h.Generate(Range(1, 2000));
-  h.StoreAll();
-  h.Restart();
+  ComputeAndRestart(h, Range(1, 2000));
   Preload preload(&h.cache(), Latest(h), {kPlenty, 32 * kSlot});
   for (const size_t reads : {32, 32, 32}) {
     ASSERT_TRUE(preload.Advance());
@@ -143,9 +140,7 @@ TEST(PreloadTest, ALongConversationIsReadInPieces) {
 
 TEST(PreloadTest, AReadThatFailsLeavesWhatIsBeforeIt) {
   CacheHarness h(FullOnly());
-  h.Generate(Range(1, 64));
-  h.StoreAll();
-  h.Restart();
+  ComputeAndRestart(h, Range(1, 64));
   Preload preload(&h.cache(), Latest(h), {kPlenty});
   ASSERT_TRUE(preload.Advance());
   h.tier().CompleteLoads(2);

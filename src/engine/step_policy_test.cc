@@ -158,6 +158,12 @@ class Machine {
 
 constexpr nanoseconds kNoLongSteps{0};
 
+// Beside one reply: nothing of what is for rests only.
+uint32_t TokensOfAColdPrompt(StepPacer& pacer) {
+  const StepPacer::Allowance allowed = pacer.Next(1);
+  return allowed.whole_rests ? 0 : allowed.prompt_tokens;
+}
+
 TEST(StepPacerTest, WithoutRepliesAPromptHasTheWholeStep) {
   StepPacer pacer({});
   EXPECT_EQ(pacer.Next(0).prompt_tokens, 512u);
@@ -210,9 +216,7 @@ TEST(StepPacerTest, BesideFastRepliesPromptsGetMostOfTheTimeInFewLongSteps) {
   double prompts = 0;
   std::vector<double> gaps;
   for (int step = 0; step < 2000; ++step) {
-    const StepPacer::Allowance allowed = pacer.Next(1);
-    // A cold prompt: it takes nothing of what is for rests only.
-    const uint32_t tokens = allowed.whole_rests ? 0 : allowed.prompt_tokens;
+    const uint32_t tokens = TokensOfAColdPrompt(pacer);
     prompts += 1000 * tokens;
     gaps.push_back(machine.Step(pacer, 1, tokens));
     time += gaps.back();
@@ -237,8 +241,7 @@ TEST(StepPacerTest, ALongStepIsOfALengthWhateverAPromptsTokensCost) {
   double us_each = 200;
   double longest = 0;
   for (int step = 0; step < 1000; ++step) {
-    const StepPacer::Allowance allowed = pacer.Next(1);
-    const uint32_t tokens = allowed.whole_rests ? 0 : allowed.prompt_tokens;
+    const uint32_t tokens = TokensOfAColdPrompt(pacer);
     const double us = 3000 + us_each * tokens;
     longest = std::max(longest, us);
     pacer.Measured(1, tokens, microseconds(static_cast<int64_t>(us)));
