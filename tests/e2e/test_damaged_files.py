@@ -56,7 +56,8 @@ def test_a_file_that_was_cut_is_computed_again(start, stored, cache_dir, cut):
     assert last.from_ssd > 0
 
 
-def test_one_changed_byte_is_found_before_it_is_used(start, stored, cache_dir):
+@pytest.mark.parametrize("preload", ["0", "256MiB"])
+def test_one_changed_byte_is_found_before_it_is_used(start, stored, cache_dir, preload):
     directory, messages, _, (text, _) = stored
     shutil.copytree(directory, cache_dir)
     for path in cache_files(cache_dir):
@@ -66,7 +67,7 @@ def test_one_changed_byte_is_found_before_it_is_used(start, stored, cache_dir):
             byte = file.read(1)
             file.seek(-1, 1)
             file.write(bytes([byte[0] ^ 1]))
-    server = start()
+    server = start("--preload", preload)
     first = server.chat(messages)
     assert first.text == text
     assert first.cached == 0
