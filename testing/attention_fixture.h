@@ -18,6 +18,7 @@
 #include "kernels/codec.h"
 #include "kernels/f16.h"
 #include "kernels/kv_planes.h"
+#include "kernels/rotation.h"
 
 namespace everwarm::testing {
 
@@ -38,7 +39,7 @@ inline constexpr kernels::PlaneCodec kQ4Codec = {kernels::Coding::kAffine, 4,
 // Pairs of codecs for keys and values: what the product offers, and every
 // number of bits.
 inline std::vector<std::pair<kernels::PlaneCodec, kernels::PlaneCodec>>
-CodecPairs(bool rotate) {
+CodecPairs() {
   using kernels::Coding;
   std::vector<std::pair<kernels::PlaneCodec, kernels::PlaneCodec>> pairs = {
       {kF16Codec, kF16Codec},
@@ -48,23 +49,29 @@ CodecPairs(bool rotate) {
       {{Coding::kAffine, 2, 32}, {Coding::kAffine, 5, 32}},
   };
   for (const uint32_t bits : {2u, 3u, 4u, 5u, 8u}) {
-    if (rotate) {
-      pairs.push_back({{Coding::kAffine, bits == 3 ? 8 : bits, 32},
-                       {Coding::kRotated, bits, 32}});
-    }
+    pairs.push_back({{Coding::kAffine, bits == 3 ? 8 : bits, 32},
+                     {Coding::kNormal, bits, 32}});
   }
   return pairs;
 }
 
 // What the first positions may be coded in beside another codec: halves, the
-// same kind in more bits, and one that is in another space.
+// same kind in more bits, and another kind.
 inline std::vector<std::pair<kernels::AttentionShape::First, const char*>>
 FirstCodecs(uint32_t tokens) {
   using kernels::Coding;
   return {
       {{tokens, kF16Codec, kF16Codec}, "f16"},
       {{tokens, kQ8Codec, kQ8Codec}, "q8"},
-      {{tokens, {Coding::kAffine, 8, 32}, {Coding::kRotated, 5, 32}}, "k8v5"}};
+      {{tokens, {Coding::kAffine, 8, 32}, {Coding::kNormal, 5, 32}}, "k8v5"}};
+}
+
+// Heads rotated by as large parts as can be.
+inline void Rotate(kernels::AttentionShape& shape) {
+  shape.k_rotation = kernels::RotatedPart(
+      shape.v_in_k ? std::gcd(shape.k_dim, shape.v_dim) : shape.k_dim);
+  shape.v_rotation =
+      shape.v_in_k ? shape.k_rotation : kernels::RotatedPart(shape.v_dim);
 }
 
 enum class BlockOrder { kContiguous, kScattered };

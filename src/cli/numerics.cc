@@ -8,7 +8,7 @@ namespace everwarm::cli {
 namespace {
 
 // Raise when a kernel, a graph or the pinned ggml changes the bits of a result.
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 
 }  // namespace
 

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/attention.h"
 #include "kernels/codec.h"
 #include "kernels/f16.h"
 #include "kernels/kv_planes.h"
+#include "kernels/rotation.h"
 
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -43,8 +45,8 @@ namespace {
 
 HWY_EXPORT(ToF16);
 
-// Writes row `row`, head `head` of one plane.
-void AppendHead(const AttentionRow& row, const CodedPlane& plane, uint32_t head,
+// Writes row `row`, head `head` of one plane as it is.
+void AppendAsIs(const AttentionRow& row, const CodedPlane& plane, uint32_t head,
                 const float* from) {
   const CodedHead to = plane.At(row.blocks[row.position / plane.block_tokens],
                                 head, row.position);
@@ -54,6 +56,20 @@ void AppendHead(const AttentionRow& row, const CodedPlane& plane, uint32_t head,
     return;
   }
   EncodeHead(plane.codec, from, plane.dim, to.indices, to.params);
+}
+
+// The same, rotated by parts of `rotation` numbers unless that is 0.
+void AppendHead(const AttentionRow& row, const CodedPlane& plane, uint32_t head,
+                uint32_t rotation, const float* from) {
+  if (rotation == 0) return AppendAsIs(row, plane, head, from);
+  constexpr uint32_t kOnStack = 1024;
+  float on_stack[kOnStack];
+  std::vector<float> on_heap(plane.dim > kOnStack ? plane.dim : 0);
+  float* x = plane.dim > kOnStack ? on_heap.data() : on_stack;
+  // One number that is none must not become all of them.
+  std::transform(from, from + plane.dim, x, Storable);
+  RotateHead(x, plane.dim, rotation);
+  AppendAsIs(row, plane, head, x);
 }
 
 }  // namespace
@@ -71,9 +87,9 @@ void AppendKv(const AttentionShape& shape, const LayerOffsets& offsets,
     const auto head = static_cast<uint32_t>(i % heads);
     const CodedPlanes& planes =
         row.position < shape.first.tokens ? first : rest;
-    AppendHead(row, planes.k, head, k + i * shape.k_dim);
+    AppendHead(row, planes.k, head, shape.k_rotation, k + i * shape.k_dim);
     if (!shape.v_in_k) {
-      AppendHead(row, planes.v, head, v + i * shape.v_dim);
+      AppendHead(row, planes.v, head, shape.v_rotation, v + i * shape.v_dim);
     }
   }
 }

@@ -13,6 +13,7 @@
 #include "kernels/attention.h"
 #include "kernels/f16.h"
 #include "kernels/numerics.h"
+#include "kernels/rotation.h"
 #include "testing/attention_fixture.h"
 
 namespace everwarm::kernels {
@@ -145,7 +146,7 @@ TEST(AppendKvTest, WritesItsTokensAndNothingElse) {
 TEST(AppendKvTest, CodesEachTokenAsItsBlockIs) {
   AttentionShape shape = Shape(64, 64);
   shape.k_codec = {Coding::kAffine, 8, 32};
-  shape.v_codec = {Coding::kRotated, 3, 32};
+  shape.v_codec = {Coding::kNormal, 3, 32};
   shape.first.tokens = 64;
   KvSequence got(shape, 100, 1);
   const auto k = RandomFloats(60 * 3 * 64, 2);
@@ -178,6 +179,52 @@ TEST(AppendKvTest, CodesEachTokenAsItsBlockIs) {
   for (const TokenPos pos : {0u, 29u, 90u, 99u}) {
     EXPECT_EQ(got.Decoded(true, 2, pos), untouched.Decoded(true, 2, pos));
     EXPECT_EQ(got.Decoded(false, 2, pos), untouched.Decoded(false, 2, pos));
+  }
+}
+
+TEST(AppendKvTest, RotatedHeadsAreWhatRotationGivesOfThem) {
+  AttentionShape shape = Shape(64, 80);
+  shape.k_codec = {Coding::kAffine, 4, 64};
+  shape.v_codec = shape.k_codec;
+  shape.first.tokens = 64;
+  AttentionShape rotated = shape;
+  rotated.k_rotation = 64;
+  rotated.v_rotation = 16;
+  std::vector<float> k = RandomFloats(100 * 3 * 64, 2);
+  std::vector<float> v = RandomFloats(100 * 3 * 80, 3);
+  KvSequence got(rotated, 100, 1);
+  AppendKv(rotated, got.offsets(), got.Rows(0, 100), k.data(), v.data(), 0, 1);
+  for (size_t head = 0; head < 300; ++head) {
+    RotateHead(k.data() + head * 64, 64, 64);
+    RotateHead(v.data() + head * 80, 80, 16);
+  }
+  KvSequence expected(shape, 100, 1);
+  AppendKv(shape, expected.offsets(), expected.Rows(0, 100), k.data(), v.data(),
+           0, 1);
+  EXPECT_EQ(Bytes(got), Bytes(expected));
+}
+
+// A rotation would make one of them all numbers of the head.
+TEST(AppendKvTest, NumbersThatAreNoneStayAlone) {
+  AttentionShape shape = Shape(64, 64);
+  shape.k_rotation = 64;
+  shape.v_rotation = 64;
+  std::vector<float> k = RandomFloats(3 * 64, 2);
+  k[5] = std::numeric_limits<float>::quiet_NaN();
+  k[70] = std::numeric_limits<float>::infinity();
+  KvSequence got(shape, 1, 1);
+  AppendKv(shape, got.offsets(), got.Rows(0, 1), k.data(), k.data(), 0, 1);
+  for (const uint32_t head : {0u, 1u}) {
+    for (const float number : got.Decoded(true, head, 0)) {
+      EXPECT_TRUE(std::isfinite(number)) << head;
+    }
+  }
+  std::vector<float> without(k.begin(), k.begin() + 64);
+  without[5] = 0.0f;
+  RotateHead(without.data(), 64, 64);
+  const std::vector<float> decoded = got.Decoded(true, 0, 0);
+  for (uint32_t i = 0; i < 64; ++i) {
+    EXPECT_EQ(decoded[i], F16ToF32(F32ToF16(without[i])));
   }
 }
 

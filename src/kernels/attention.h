@@ -45,8 +45,13 @@ struct AttentionShape {
   float softcap = 0.0f;
   // 0: a position sees all before it. Else the last `window`, itself included.
   uint32_t window = 0;
+  // Heads lie in blocks rotated (kernels/rotation.h) by parts of so many
+  // numbers, whatever the codec: keys, and queries with them; values, and
+  // results are turned back. 0: as they are. Require: RotateHead() can, and
+  // where values lie in keys, both are equal.
+  uint32_t k_rotation = 0;
+  uint32_t v_rotation = 0;
   PlaneCodec k_codec;
-  // Where it rotates, CanRotate(v_dim).
   PlaneCodec v_codec;
   // What the first positions of every sequence are coded by instead.
   struct First {

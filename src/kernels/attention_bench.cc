@@ -147,13 +147,14 @@ uint64_t Seen(const AttentionShape& shape, TokenPos position) {
 // Args: model, depth, threads, codec: 0 f16, 1 q8, 2 q4, 3 turbo.
 void BM_Decode(benchmark::State& state) {
   ModelShape model = Model(state.range(0));
-  std::tie(model.shape.k_codec, model.shape.v_codec) =
-      std::vector<std::pair<PlaneCodec, PlaneCodec>>{
-          {testing::kF16Codec, testing::kF16Codec},
-          {testing::kQ8Codec, testing::kQ8Codec},
-          {testing::kQ4Codec, testing::kQ4Codec},
-          {{Coding::kAffine, 8, 32}, {Coding::kRotated, 3, 32}}}
-          .at(static_cast<size_t>(state.range(3)));
+  std::tie(
+      model.shape.k_codec,
+      model.shape.v_codec) = std::vector<std::pair<PlaneCodec, PlaneCodec>>{
+      {testing::kF16Codec, testing::kF16Codec},
+      {testing::kQ8Codec, testing::kQ8Codec},
+      {testing::kQ4Codec, testing::kQ4Codec},
+      {{Coding::kAffine, 8, 32},
+       {Coding::kNormal, 3, 32}}}.at(static_cast<size_t>(state.range(3)));
   const auto depth = static_cast<TokenPos>(state.range(1));
   const auto threads = static_cast<uint32_t>(state.range(2));
   Kv kv(model, depth);

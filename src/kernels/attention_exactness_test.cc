@@ -25,6 +25,7 @@ using everwarm::testing::CodecPairs;
 using everwarm::testing::FirstCodecs;
 using everwarm::testing::KvSequence;
 using everwarm::testing::RandomFloats;
+using everwarm::testing::Rotate;
 
 AttentionShape Shape(uint32_t heads, uint32_t kv_heads, uint32_t dim) {
   AttentionShape shape;
@@ -53,6 +54,9 @@ class ContiguousTwin {
     const float factor = QueryFactor(shape_);
     q_.clear();
     for (uint32_t i = 0; i < shape_.k_dim; ++i) q_.push_back(query[i] * factor);
+    if (shape_.k_rotation != 0) {
+      RotateHeadReference(q_.data(), shape_.k_dim, shape_.k_rotation);
+    }
     const TokenPos first = FirstVisible(shape_, position);
     Sums row;
     for (TokenPos p = first / kPartitionTokens * kPartitionTokens;
@@ -62,8 +66,8 @@ class ContiguousTwin {
     }
     if (sink != nullptr) AddSink(*sink * kLog2E, row);
     for (float& v : row.value) v *= 1.0f / row.sum;
-    if (shape_.v_codec.coding == Coding::kRotated) {
-      UnrotateHead(row.value.data(), shape_.v_dim);
+    if (shape_.v_rotation != 0) {
+      UnrotateHeadReference(row.value.data(), shape_.v_dim, shape_.v_rotation);
     }
     return row.value;
   }
@@ -121,10 +125,6 @@ class ContiguousTwin {
         x.push_back(Score(t));
         max = std::max(max, x.back());
       }
-      // A partition that begins at the border has nothing of the first.
-      if (tile == shape_.first.tokens && tile % kPartitionTokens != 0) {
-        Turn(sums.value);
-      }
       const float shrink = Exp2(sums.max - max);
       sums.max = max;
       for (float& lane : lanes) lane *= shrink;
@@ -142,17 +142,8 @@ class ContiguousTwin {
       for (uint32_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
     }
     sums.sum = lanes[0];
-    if (end <= shape_.first.tokens) Turn(sums.value);
     for (float& v : sums.value) v += 0.0f;
     return sums;
-  }
-
-  // From the space of the first positions' values to that of the rest.
-  void Turn(std::vector<float>& value) const {
-    const bool from = shape_.first.v_codec.coding == Coding::kRotated;
-    const bool to = shape_.v_codec.coding == Coding::kRotated;
-    if (from && !to) UnrotateHead(value.data(), shape_.v_dim);
-    if (to && !from) RotateHead(value.data(), shape_.v_dim);
   }
 
   void Fold(const Sums& part, Sums& row) const {
@@ -362,7 +353,7 @@ TEST(AttentionExactnessTest, CodedBlocksGiveTheBitsOfAContiguousTwin) {
   for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
     SCOPED_TRACE(KernelTarget());
-    for (const auto& [k_codec, v_codec] : CodecPairs(true)) {
+    for (const auto& [k_codec, v_codec] : CodecPairs()) {
       AttentionShape shape = Shape(6, 2, 64);
       shape.k_codec = k_codec;
       shape.v_codec = v_codec;
@@ -375,7 +366,7 @@ TEST(AttentionExactnessTest, CodedBlocksGiveTheBitsOfAContiguousTwin) {
       shape.window = 70;
       ExpectLikeTwin(shape, 150, 40);
     }
-    for (const auto& [k_codec, v_codec] : CodecPairs(false)) {
+    for (const auto& [k_codec, v_codec] : CodecPairs()) {
       AttentionShape shape = Shape(4, 2, 37);
       shape.v_dim = 83;
       shape.k_codec = k_codec;
@@ -384,6 +375,9 @@ TEST(AttentionExactnessTest, CodedBlocksGiveTheBitsOfAContiguousTwin) {
       shape.k_dim = 96;
       shape.v_dim = 80;
       ExpectLikeTwin(shape, 90, 1);
+      Rotate(shape);
+      ExpectLikeTwin(shape, 90, 1);
+      ExpectLikeTwin(shape, 90, 9);
     }
   }
   hwy::SetSupportedTargetsForTest(0);
@@ -394,7 +388,7 @@ TEST(AttentionExactnessTest, FirstTokensOfAnotherCodecGiveTheBitsOfATwin) {
     hwy::SetSupportedTargetsForTest(target);
     SCOPED_TRACE(KernelTarget());
     for (const auto& [first, name] : FirstCodecs(64)) {
-      for (const auto& [k_codec, v_codec] : CodecPairs(true)) {
+      for (const auto& [k_codec, v_codec] : CodecPairs()) {
         AttentionShape shape = Shape(3, 1, 64);
         shape.block_tokens = 16;
         shape.k_codec = k_codec;
@@ -416,6 +410,8 @@ TEST(AttentionExactnessTest, FirstTokensOfAnotherCodecGiveTheBitsOfATwin) {
         ExpectLikeTwin(shape, 601, 1);
         shape.window = 70;
         ExpectLikeTwin(shape, 601, 40);
+        Rotate(shape);
+        ExpectLikeTwin(shape, 601, 5);
       }
     }
     AttentionShape odd = Shape(5, 1, 37);
@@ -433,13 +429,15 @@ TEST(AttentionExactnessTest, FirstTokensOfAnotherCodecGiveTheBitsOfATwin) {
     latent.first.tokens = 64;
     ExpectLikeTwin(latent, 130, 70);
     ExpectLikeTwin(latent, 130, 1);
+    Rotate(latent);
+    ExpectLikeTwin(latent, 130, 1);
   }
   hwy::SetSupportedTargetsForTest(0);
 }
 
 TEST(AttentionExactnessTest, RowsAcrossABorderDoNotFeelHowTheyAreSplit) {
   for (const auto& [first, name] : FirstCodecs(576)) {
-    for (const auto& [k_codec, v_codec] : CodecPairs(true)) {
+    for (const auto& [k_codec, v_codec] : CodecPairs()) {
       AttentionShape shape = Shape(9, 3, 64);
       shape.k_codec = k_codec;
       shape.v_codec = v_codec;
@@ -458,13 +456,13 @@ TEST(AttentionExactnessTest, RowsAcrossABorderDoNotFeelHowTheyAreSplit) {
   }
 }
 
-// Of halves at the start, too: what is turned at the border are sums of what a
-// row sees.
+// Of halves at the start, too, and where the sums are turned back.
 TEST(AttentionExactnessTest, WhatComesLaterAmongTheFirstTokensIsNotSeen) {
   AttentionShape shape = Shape(6, 2, 64);
   shape.k_codec = {Coding::kAffine, 8, 32};
-  shape.v_codec = {Coding::kRotated, 3, 32};
+  shape.v_codec = {Coding::kNormal, 3, 32};
   shape.first.tokens = 64;
+  Rotate(shape);
   Case c(shape, 60, 30);
   for (uint32_t head = 0; head < 2; ++head) {
     std::fill_n(c.sequence.Token(1, head, 50), 64, uint16_t{0x7E00});
@@ -478,10 +476,11 @@ TEST(AttentionExactnessTest, WhatComesLaterAmongTheFirstTokensIsNotSeen) {
 }
 
 TEST(AttentionExactnessTest, RowsOfCodedBlocksDoNotFeelHowTheyAreSplit) {
-  for (const auto& [k_codec, v_codec] : CodecPairs(true)) {
+  for (const auto& [k_codec, v_codec] : CodecPairs()) {
     AttentionShape shape = Shape(9, 3, 64);
     shape.k_codec = k_codec;
     shape.v_codec = v_codec;
+    Rotate(shape);
     const Case c(shape, 1100, 70);
     for (uint32_t threads : {1, 3}) {
       EXPECT_TRUE(SameBits(

@@ -13,6 +13,7 @@
 #include "kernels/kv_planes.h"
 #include "kernels/numerics.h"
 #include "kernels/partition.h"
+#include "kernels/rotation.h"
 #include "kernels/work_split.h"
 
 namespace everwarm::kernels {
@@ -177,8 +178,12 @@ void AttentionPlan::Impl::ScaleQueries(const WorkItem& item, const float* q,
   for (uint32_t m = 0; m < group.num_members; ++m) {
     const size_t head = size_t{Member(group, m)} * shape.num_heads +
                         size_t{item.kv_head} * heads();
-    ScaleQuery(q + head * shape.k_dim, factor, heads() * shape.k_dim,
-               worker.query + size_t{m} * heads() * shape.k_dim);
+    float* scaled = worker.query + size_t{m} * heads() * shape.k_dim;
+    ScaleQuery(q + head * shape.k_dim, factor, heads() * shape.k_dim, scaled);
+    for (uint32_t h = 0; shape.k_rotation != 0 && h < heads(); ++h) {
+      RotateHead(scaled + size_t{h} * shape.k_dim, shape.k_dim,
+                 shape.k_rotation);
+    }
   }
 }
 
@@ -277,8 +282,8 @@ void AttentionPlan::Impl::Finish(uint32_t row, uint32_t kv_head,
     const size_t i = first_query_row + h;
     float* result = out + (head + h) * shape.v_dim;
     FinishRow(worker.folded[i], worker.value + i * stride, shape.v_dim, result);
-    if (shape.v_codec.coding == Coding::kRotated) {
-      UnrotateHead(result, shape.v_dim);
+    if (shape.v_rotation != 0) {
+      UnrotateHead(result, shape.v_dim, shape.v_rotation);
     }
   }
 }

@@ -7,17 +7,21 @@
 #include "kernels/codec.h"
 #include "kernels/kv_planes.h"
 #include "kernels/numerics.h"
+#include "kernels/rotation.h"
 
 namespace everwarm::kernels {
 namespace {
 
-// Token `pos` of one head of one plane, as attention sees it.
+// Token `pos` of one head of one plane, turned back if it is rotated.
 std::vector<float> Token(const AttentionRow& row, const CodedPlane& plane,
-                         uint32_t kv_head, TokenPos pos) {
+                         uint32_t rotation, uint32_t kv_head, TokenPos pos) {
   const CodedHead head =
       plane.At(row.blocks[pos / plane.block_tokens], kv_head, pos);
   std::vector<float> numbers(plane.dim);
   DecodeHead(plane.codec, head.indices, head.params, plane.dim, numbers.data());
+  if (rotation != 0) {
+    UnrotateHeadReference(numbers.data(), plane.dim, rotation);
+  }
   return numbers;
 }
 
@@ -46,7 +50,8 @@ void ReferenceHead(const AttentionShape& shape, const LayerOffsets& offsets,
   double max = -std::numeric_limits<double>::infinity();
   for (TokenPos pos = first; pos <= row.position; ++pos) {
     const CodedPlane keys = PlanesAt(shape, offsets, pos).k;
-    scores.push_back(Score(shape, head.q, Token(row, keys, head.kv_head, pos)));
+    scores.push_back(Score(
+        shape, head.q, Token(row, keys, shape.k_rotation, head.kv_head, pos)));
     max = std::max(max, scores.back());
   }
   double sum = 0.0;
@@ -54,27 +59,20 @@ void ReferenceHead(const AttentionShape& shape, const LayerOffsets& offsets,
     max = std::max(max, double{*head.sink});
     sum = std::exp(double{*head.sink} - max);
   }
-  // Of values as they were, and of rotated ones.
-  std::vector<double> plain(shape.v_dim, 0.0);
-  std::vector<double> rotated(shape.v_dim, 0.0);
+  std::vector<double> value(shape.v_dim, 0.0);
   for (size_t t = 0; t < scores.size(); ++t) {
     const double weight = std::exp(scores[t] - max);
     const TokenPos pos = first + static_cast<TokenPos>(t);
     const CodedPlane values = PlanesAt(shape, offsets, pos).v;
-    const std::vector<float> v = Token(row, values, head.kv_head, pos);
-    std::vector<double>& value =
-        values.codec.coding == Coding::kRotated ? rotated : plain;
+    const std::vector<float> v =
+        Token(row, values, shape.v_rotation, head.kv_head, pos);
     sum += weight;
     for (uint32_t i = 0; i < shape.v_dim; ++i) {
       value[i] += weight * double{v[i]};
     }
   }
   for (uint32_t i = 0; i < shape.v_dim; ++i) {
-    out[i] = static_cast<float>(rotated[i] / sum);
-  }
-  if (CanRotate(shape.v_dim)) UnrotateHead(out, shape.v_dim);
-  for (uint32_t i = 0; i < shape.v_dim; ++i) {
-    out[i] += static_cast<float>(plain[i] / sum);
+    out[i] = static_cast<float>(value[i] / sum);
   }
 }
 

@@ -22,6 +22,7 @@ using everwarm::testing::CodecPairs;
 using everwarm::testing::FirstCodecs;
 using everwarm::testing::KvSequence;
 using everwarm::testing::RandomFloats;
+using everwarm::testing::Rotate;
 
 AttentionShape Shape(uint32_t heads, uint32_t kv_heads, uint32_t k_dim,
                      uint32_t v_dim) {
@@ -39,7 +40,8 @@ std::string Name(const AttentionShape& s) {
          std::to_string(s.num_kv_heads) + " dims " + std::to_string(s.k_dim) +
          "/" + std::to_string(s.v_dim) + " window " + std::to_string(s.window) +
          " softcap " + std::to_string(s.softcap) + " block " +
-         std::to_string(s.block_tokens);
+         std::to_string(s.block_tokens) + " rotated by " +
+         std::to_string(s.k_rotation) + " and " + std::to_string(s.v_rotation);
 }
 
 // Scores are sums of k_dim products of about unit size, scaled to unit size;
@@ -94,6 +96,8 @@ TEST(AttentionTest, AgreesWhereValuesLieInKeys) {
     shape.v_codec = everwarm::testing::kQ8Codec;
     EXPECT_EQ(KvGeometry(shape, 1).rest.planes().size(), 2u);
     ExpectLikeReference(shape, 600, 1);
+    Rotate(shape);
+    ExpectLikeReference(shape, 90, 4);
   }
 }
 
@@ -153,7 +157,7 @@ TEST(AttentionTest, AgreesWithSoftcap) {
 }
 
 TEST(AttentionTest, AgreesOverCodecs) {
-  for (const auto& [k_codec, v_codec] : CodecPairs(true)) {
+  for (const auto& [k_codec, v_codec] : CodecPairs()) {
     SCOPED_TRACE(::testing::Message()
                  << "bits " << k_codec.bits << " and " << v_codec.bits);
     for (uint32_t dim : {8, 64, 128, 256, 512}) {
@@ -162,9 +166,10 @@ TEST(AttentionTest, AgreesOverCodecs) {
       shape.v_codec = v_codec;
       ExpectLikeReference(shape, 300, 1);
       ExpectLikeReference(shape, 130, 30);
+      Rotate(shape);
+      ExpectLikeReference(shape, 130, 1);
+      ExpectLikeReference(shape, 90, 9);
     }
-  }
-  for (const auto& [k_codec, v_codec] : CodecPairs(false)) {
     for (uint32_t dim : {1, 7, 24, 33, 72, 80, 96}) {
       AttentionShape shape = Shape(6, 2, dim, dim + 3);
       shape.k_codec = k_codec;
@@ -186,7 +191,7 @@ TEST(AttentionTest, AgreesWhereTheFirstTokensHaveAnotherCodec) {
         shape.block_tokens = block;
         shape.first = first;
         shape.k_codec = {Coding::kAffine, 8, 32};
-        shape.v_codec = {Coding::kRotated, 3, 32};
+        shape.v_codec = {Coding::kNormal, 3, 32};
         ExpectLikeReference(shape, 3, 1);
         ExpectLikeReference(shape, border - 1, 1);
         ExpectLikeReference(shape, border, 10);
@@ -220,21 +225,23 @@ TEST(AttentionTest, AgreesOverRandomShapes) {
     const auto among = [&](uint32_t low, uint32_t high) {
       return low + random() % (high - low + 1);
     };
-    const bool rotate = among(0, 1) == 0;
-    const uint32_t v_dim = rotate ? 8u << among(0, 4) : among(1, 150);
     const uint32_t kv_heads = among(1, 3);
+    // Every other time of sizes that can be rotated.
+    const uint32_t unit = among(0, 1) == 0 ? 8 : 1;
     AttentionShape shape =
-        Shape(kv_heads * among(1, 5), kv_heads, among(1, 150), v_dim);
+        Shape(kv_heads * among(1, 5), kv_heads, unit * among(1, 150 / unit),
+              unit * among(1, 150 / unit));
+    if (among(0, 1) == 0) Rotate(shape);
     shape.block_tokens = 16u << among(0, 4);
     if (among(0, 2) == 0) shape.window = among(1, 200);
     if (among(0, 3) == 0) shape.softcap = 10.0f;
-    const auto pairs = CodecPairs(rotate);
+    const auto pairs = CodecPairs();
     std::tie(shape.k_codec, shape.v_codec) = pairs[random() % pairs.size()];
     const Sinks sinks = among(0, 2) == 0 ? Sinks::kSome : Sinks::kNone;
     if (among(0, 1) == 0) {
-      const uint32_t unit = std::max(shape.block_tokens, kCodedTokens);
-      const auto firsts = FirstCodecs(unit * among(1, 3));
-      shape.first = firsts[random() % (rotate ? 3 : 2)].first;
+      const uint32_t whole = std::max(shape.block_tokens, kCodedTokens);
+      const auto firsts = FirstCodecs(whole * among(1, 3));
+      shape.first = firsts[random() % firsts.size()].first;
     }
     ExpectLikeReference(shape, among(1, 400), among(1, 40), among(1, 3), sinks);
   }
@@ -264,11 +271,14 @@ TEST(AttentionTest, AgreesOnEveryInstructionSet) {
     mixed.block_tokens = 32;
     for (const auto& [first, name] : FirstCodecs(64)) {
       mixed.first = first;
-      for (const auto& [k_codec, v_codec] : CodecPairs(true)) {
+      for (const auto& [k_codec, v_codec] : CodecPairs()) {
         mixed.k_codec = k_codec;
         mixed.v_codec = v_codec;
         ExpectLikeReference(mixed, 66, 4);
         ExpectLikeReference(mixed, 130, 1);
+        AttentionShape rotated = mixed;
+        Rotate(rotated);
+        ExpectLikeReference(rotated, 130, 3);
       }
     }
   }

@@ -1,7 +1,6 @@
 #include "kernels/codec.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -13,11 +12,6 @@ namespace everwarm::kernels {
 namespace {
 
 constexpr float kLargestHalf = 65504.0f;
-
-float Storable(float x) {
-  if (std::isnan(x)) return 0.0f;
-  return std::clamp(x, -kLargestHalf, kLargestHalf);
-}
 
 uint32_t Index(const std::byte* indices, uint32_t bits, uint32_t i) {
   const uint32_t bit = i * bits;
@@ -54,39 +48,6 @@ void EncodeAffine(const PlaneCodec& codec, const float* x, uint32_t dim,
       SetIndex(indices, codec.bits, i, static_cast<uint32_t>(at + 0.5f));
     }
   }
-}
-
-// One sign for each dimension of a head, as random as a hash (splitmix64).
-std::array<float, kMaxRotatedDim> MakeSigns() {
-  std::array<float, kMaxRotatedDim> signs;
-  for (uint64_t i = 0; i < kMaxRotatedDim; ++i) {
-    uint64_t z = (i + 1) * 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    signs[i] = (z >> 63) != 0 ? -1.0f : 1.0f;
-  }
-  return signs;
-}
-
-const std::array<float, kMaxRotatedDim>& Signs() {
-  static const std::array<float, kMaxRotatedDim> signs = MakeSigns();
-  return signs;
-}
-
-// The Walsh-Hadamard matrix over sqrt(dim): its own inverse.
-void Hadamard(float* x, uint32_t dim) {
-  for (uint32_t half = 1; half < dim; half *= 2) {
-    for (uint32_t begin = 0; begin < dim; begin += 2 * half) {
-      for (uint32_t i = begin; i < begin + half; ++i) {
-        const float a = x[i];
-        const float b = x[i + half];
-        x[i] = a + b;
-        x[i + half] = a - b;
-      }
-    }
-  }
-  const float factor = 1.0f / std::sqrt(static_cast<float>(dim));
-  for (uint32_t i = 0; i < dim; ++i) x[i] *= factor;
 }
 
 struct Quantiser {
@@ -127,11 +88,9 @@ const Quantiser& QuantiserOf(uint32_t bits) {
   }
 }
 
-// Requires: CanRotate(dim). Overwrites x.
-void EncodeRotated(const PlaneCodec& codec, float* x, uint32_t dim,
-                   std::byte* indices, uint16_t* params) {
+void EncodeNormal(const PlaneCodec& codec, const float* x, uint32_t dim,
+                  std::byte* indices, uint16_t* params) {
   const std::vector<float>& boundaries = QuantiserOf(codec.bits).boundaries;
-  RotateHead(x, dim);
   for (uint32_t begin = 0; begin < dim; begin += codec.group, ++params) {
     const uint32_t end = std::min(dim, begin + codec.group);
     float squares = 0.0f;
@@ -151,6 +110,11 @@ void EncodeRotated(const PlaneCodec& codec, float* x, uint32_t dim,
 
 }  // namespace
 
+float Storable(float number) {
+  if (std::isnan(number)) return 0.0f;
+  return std::clamp(number, -kLargestHalf, kLargestHalf);
+}
+
 void EncodeHead(const PlaneCodec& codec, const float* from, uint32_t dim,
                 std::byte* indices, uint16_t* params) {
   std::memset(indices, 0, codec.IndexBytes(dim));
@@ -162,7 +126,7 @@ void EncodeHead(const PlaneCodec& codec, const float* from, uint32_t dim,
   if (codec.coding == Coding::kAffine) {
     EncodeAffine(codec, x, dim, indices, params);
   } else {
-    EncodeRotated(codec, x, dim, indices, params);
+    EncodeNormal(codec, x, dim, indices, params);
   }
 }
 
@@ -187,16 +151,6 @@ void DecodeHead(const PlaneCodec& codec, const std::byte* indices,
   for (uint32_t i = 0; i < dim; ++i) {
     to[i] = DecodeNumber(codec, indices, params, i);
   }
-}
-
-void RotateHead(float* values, uint32_t dim) {
-  for (uint32_t i = 0; i < dim; ++i) values[i] *= Signs()[i];
-  Hadamard(values, dim);
-}
-
-void UnrotateHead(float* values, uint32_t dim) {
-  Hadamard(values, dim);
-  for (uint32_t i = 0; i < dim; ++i) values[i] *= Signs()[i];
 }
 
 const float* Centroids(uint32_t bits) {

@@ -6,14 +6,10 @@
 //            both: x = scale * index + bias, index of `bits` bits. The bias is
 //            the group's smallest number, the scale its range over the largest
 //            index.
-//   rotated  the head is multiplied by fixed signs and a Walsh-Hadamard matrix
-//            over sqrt(dim), which makes its numbers nearly normal whatever
-//            they were; groups share a scale, their root mean square, as a
-//            half; y = scale * centroid[index], with the Lloyd-Max centroids of
-//            the standard normal distribution (kernels/centroids.h). Attention
-//            sums rotated values and turns only its result back. The idea is
-//            QuaRot's (Ashkboos et al. 2024) and TurboQuant's (Zandieh et al.
-//            2025). Values only.
+//   normal   groups share a scale, their root mean square, as a half;
+//            x = scale * centroid[index], with the Lloyd-Max centroids of the
+//            standard normal distribution (kernels/centroids.h): for heads
+//            that were rotated (kernels/rotation.h). Values only.
 //
 // Indices of a token are one stream of bits, the lowest bit of a byte first.
 // Numbers that are not finite, or beyond the halves, are stored as the nearest
@@ -28,12 +24,12 @@
 
 namespace everwarm::kernels {
 
-enum class Coding { kF16, kAffine, kRotated };
+enum class Coding { kF16, kAffine, kNormal };
 
 // Of a plane of keys or of values.
 struct PlaneCodec {
   Coding coding = Coding::kF16;
-  uint32_t bits = 16;  // affine: 2, 4, 5, 8; rotated: 2, 3, 4, 5, 8
+  uint32_t bits = 16;  // affine: 2, 4, 5, 8; normal: 2, 3, 4, 5, 8
   uint32_t group = 0;  // a multiple of 8; 0 for f16
   friend bool operator==(const PlaneCodec&, const PlaneCodec&) = default;
 
@@ -46,18 +42,15 @@ struct PlaneCodec {
   }
   // Halves of one group: scale and bias, or scale.
   uint32_t GroupParams() const {
-    return coding == Coding::kAffine ? 2 : coding == Coding::kRotated ? 1 : 0;
+    return coding == Coding::kAffine ? 2 : coding == Coding::kNormal ? 1 : 0;
   }
   uint32_t ParamBytes(uint32_t dim) const {
     return NumGroups(dim) * GroupParams() * 2;
   }
 };
 
-// Rotated codecs need a dim that is a power of two from 8 to kMaxRotatedDim.
-inline constexpr uint32_t kMaxRotatedDim = 1024;
-constexpr bool CanRotate(uint32_t dim) {
-  return dim >= 8 && dim <= kMaxRotatedDim && (dim & (dim - 1)) == 0;
-}
+// The nearest number that a codec with parameters can hold; a NaN is 0.
+float Storable(float number);
 
 // Codes one head of one token. `params` as many as the codec has, per group.
 void EncodeHead(const PlaneCodec& codec, const float* from, uint32_t dim,
@@ -67,15 +60,9 @@ void EncodeHead(const PlaneCodec& codec, const float* from, uint32_t dim,
 float DecodeNumber(const PlaneCodec& codec, const std::byte* indices,
                    const uint16_t* params, uint32_t i);
 
-// What attention computes with: the coded numbers, still rotated where the
-// codec rotates. The scalar twin of the kernels' decoding.
+// What attention computes with. The scalar twin of the kernels' decoding.
 void DecodeHead(const PlaneCodec& codec, const std::byte* indices,
                 const uint16_t* params, uint32_t dim, float* to);
-
-// Multiplies by the signs and the matrix, in place, and turns sums of rotated
-// values back. Require: CanRotate(dim).
-void RotateHead(float* values, uint32_t dim);
-void UnrotateHead(float* values, uint32_t dim);
 
 // Floats by index: 2^bits of them.
 const float* Centroids(uint32_t bits);

@@ -3,7 +3,8 @@
 // Every path (one row or many, one thread or many, any blocks) runs these sums
 // in this order, so that a row's bits depend on its query and its KV alone.
 //
-//   q'     = q * QueryFactor(shape), rounded to f32
+//   q'     = q * QueryFactor(shape), rounded to f32; where keys lie rotated,
+//            then RotateHead()
 //   dot[t] = fused multiply-adds over the dimensions, from 0 and in order
 //   x[t]   = dot[t], or with a softcap ScoreCap(shape) * tanh, see below; these
 //            are scores in units of log2, so weights are powers of two
@@ -15,10 +16,6 @@
 //     lanes  = lanes * shrink, then lanes[t % kSumLanes] += p[t], t in order
 //     acc    = acc * shrink, then fused multiply-adds of p[t] * v[t], t in
 //     order
-//   Where the values of the first positions (AttentionShape::first) are rotated
-//   and those of the rest are not, or the other way round, acc is turned into
-//   the space of the rest once, after the last tile of the first positions that
-//   the partition has: RotateHead() or UnrotateHead() of its v_dim numbers.
 //   sum = lanes added by halves (i and i + 8, + 4, + 2, + 1); acc + 0, which
 //   makes a zero positive.
 //   Partitions are folded in order: the first one is copied, then
@@ -27,7 +24,7 @@
 //   With a sink of score s (a logit times log2(e)) then
 //     new = max(M, s);  a = exp2(M - new);  b = exp2(s - new);  M = new
 //     S = fma(S, a, b);  O = O * a
-//   out = O * (1 / S).
+//   out = O * (1 / S); where values lie rotated, then UnrotateHead().
 //
 // "Fused" holds where the instruction set has it; elsewhere (SSE4, plain C++)
 // it is a rounded product and a rounded sum, so that bits differ there.

@@ -151,7 +151,7 @@ HWY_INLINE VF BroadcastHalf(uint16_t half) {
   return hn::Set(DF(), hn::GetLane(floats));
 }
 
-// What numbers of a rotated codec are looked up in: a register where the whole
+// What numbers of a normal codec are looked up in: a register where the whole
 // table fits in one, else memory.
 constexpr bool TableFits(uint32_t bits) { return (1 << bits) <= kLanes; }
 template <bool kFits>
@@ -241,7 +241,7 @@ HWY_INLINE uint32_t VectorDims(const PackedPlane& plane) {
 }
 #endif  // EVERWARM_HAS_F16
 
-// Like ConvertKeys(). Keys are not rotated. `stream` is asked as work goes on:
+// Like ConvertKeys(). Keys are affine. `stream` is asked as work goes on:
 // a line for 4 dimensions of a panel, which is the plane of values where it is
 // as wide as that of keys.
 HWY_NOINLINE void DecodeKeys(const PackedPlane& plane, uint32_t first,
@@ -277,8 +277,8 @@ HWY_NOINLINE bool DecodeValues(const PackedPlane& plane, uint32_t begin,
       DecodeValuePanels<Coding::kAffine, kBits>(plane, i, begin, end, values,
                                                 stream);
     } else {
-      DecodeValuePanels<Coding::kRotated, kBits>(plane, i, begin, end, values,
-                                                 stream);
+      DecodeValuePanels<Coding::kNormal, kBits>(plane, i, begin, end, values,
+                                                stream);
     }
   });
 #endif

@@ -485,22 +485,6 @@ void AccumulatePartition(const PartitionArgs& args,
   EndPartition(args, scratch, sums);
 }
 
-// Turns what was summed of `first` into the space of `rest`.
-void TurnSums(const PartitionArgs& first, const PartitionArgs& rest,
-              const PartitionSums& sums) {
-  const bool rotated = first.v_codec.coding == Coding::kRotated;
-  if (rotated == (rest.v_codec.coding == Coding::kRotated)) return;
-  const uint32_t query_rows = first.num_spans * first.heads;
-  for (uint32_t r = 0; r < query_rows; ++r) {
-    float* value = sums.value + size_t{r} * ValueStride(first.v_dim);
-    if (rotated) {
-      UnrotateHead(value, first.v_dim);
-    } else {
-      RotateHead(value, first.v_dim);
-    }
-  }
-}
-
 void AccumulateMixedPartition(const PartitionArgs& first,
                               const PartitionArgs& rest, TokenPos border,
                               const PartitionScratch& scratch,
@@ -508,7 +492,6 @@ void AccumulateMixedPartition(const PartitionArgs& first,
   const TokenPos end = first.begin + kPartitionTokens;
   BeginPartition(first, scratch, sums);
   AccumulateTiles(first, first.begin, std::min(border, end), scratch, sums);
-  TurnSums(first, rest, sums);
   if (border < end) AccumulateTiles(rest, border, end, scratch, sums);
   EndPartition(rest, scratch, sums);
 }

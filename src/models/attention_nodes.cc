@@ -40,6 +40,7 @@ kernels::AttentionShape MakeShape(const Hyperparameters& hyperparameters,
                                   const ModelGroup& group,
                                   uint32_t block_tokens) {
   const BySpan<LayerScheme>& scheme = group.scheme;
+  const Rotation rotation = RotationOf(hyperparameters, scheme);
   return {.block_tokens = block_tokens,
           .num_heads = hyperparameters.num_heads,
           .num_kv_heads = hyperparameters.num_kv_heads,
@@ -48,6 +49,8 @@ kernels::AttentionShape MakeShape(const Hyperparameters& hyperparameters,
           .v_in_k = hyperparameters.latent,
           .scale = hyperparameters.attention_scale,
           .window = group.window,
+          .k_rotation = rotation.k,
+          .v_rotation = rotation.v,
           .k_codec = scheme.rest.k,
           .v_codec = scheme.rest.v,
           .first = {scheme.first_spans * block_tokens, scheme.first.k,

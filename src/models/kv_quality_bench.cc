@@ -3,7 +3,8 @@
 // same way beside it. JSON lines on stdout.
 //
 // Products with quantised weights turn the smallest difference into noise (see
-// docs/decisions/0001); --f32-weights compares without it.
+// docs/decisions/0001); --f32-weights compares without it. Names of codecs
+// behind it are measured instead of the usual ones and libllama's.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -136,7 +137,7 @@ std::vector<TokenId> Text(const std::string& path,
 }
 
 void Run(const std::string& model_path, const std::string& text_path,
-         bool f32_weights) {
+         bool f32_weights, std::vector<std::string> codecs) {
   SilenceLibraries();
   const std::vector<TokenId> tokens = Text(model_path, text_path);
   const TempDir dir;
@@ -158,11 +159,15 @@ void Run(const std::string& model_path, const std::string& text_path,
         kv.c_str(), kPositions, agreement.kl, agreement.top1);
     std::fflush(stdout);
   };
-  for (const char* kv :
-       {"q8", "turbo:k8v3", "q4", "q4+f16:64", "turbo:k8v3+f16:64"}) {
+  const bool with_peer = codecs.empty();
+  if (with_peer) {
+    codecs = {"q8", "turbo:k8v3", "q4", "q4+f16:64", "turbo:k8v3+f16:64"};
+  }
+  for (const std::string& kv : codecs) {
     print("everwarm", kv,
           Measure(tokens, width, Ours(path, "f16"), Ours(path, kv)));
   }
+  if (!with_peer) return;
   const std::pair<const char*, ggml_type> kPeer[] = {{"q8_0", GGML_TYPE_Q8_0},
                                                      {"q4_0", GGML_TYPE_Q4_0}};
   for (const auto& [name, type] : kPeer) {
@@ -176,12 +181,15 @@ void Run(const std::string& model_path, const std::string& text_path,
 }  // namespace everwarm::models
 
 int main(int argc, char** argv) {
-  const bool f32 = argc == 4 && std::string(argv[3]) == "--f32-weights";
-  if (argc != 3 && !f32) {
-    std::fprintf(stderr, "usage: %s MODEL.gguf TEXT [--f32-weights]\n",
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.size() < 2) {
+    std::fprintf(stderr, "usage: %s MODEL.gguf TEXT [--f32-weights] [KV ...]\n",
                  argv[0]);
     return 2;
   }
-  everwarm::models::Run(argv[1], argv[2], f32);
+  std::vector<std::string> codecs(arguments.begin() + 2, arguments.end());
+  const bool f32 = !codecs.empty() && codecs[0] == "--f32-weights";
+  if (f32) codecs.erase(codecs.begin());
+  everwarm::models::Run(arguments[0], arguments[1], f32, std::move(codecs));
   return 0;
 }

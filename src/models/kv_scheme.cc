@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -9,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "kernels/attention.h"
+#include "kernels/rotation.h"
 #include "models/hyperparameters.h"
 
 namespace everwarm::models {
@@ -19,10 +21,14 @@ using kernels::Coding;
 // Of keys and values in "turbo".
 constexpr uint32_t kTurboGroup = 32;
 
+// Of affine codecs: in more bits the error is below what f16 weights make.
+constexpr uint32_t kMostRotatedBits = 4;
+
 LayerScheme Turbo(uint32_t k_bits, uint32_t v_bits) {
   return {absl::StrCat("k", k_bits, "v", v_bits),
           {Coding::kAffine, k_bits, kTurboGroup},
-          {Coding::kRotated, v_bits, kTurboGroup}};
+          {Coding::kNormal, v_bits, kTurboGroup},
+          true};
 }
 
 bool IsOneOf(uint32_t value, std::initializer_list<uint32_t> values) {
@@ -81,8 +87,9 @@ absl::StatusOr<FirstTokens> ParseFirst(absl::string_view text) {
   return first;
 }
 
-bool Rotates(const LayerScheme& scheme) {
-  return scheme.v.coding == Coding::kRotated;
+// Only numbers that were turned are normal enough for it.
+bool NeedsRotation(const LayerScheme& scheme) {
+  return scheme.v.coding == Coding::kNormal;
 }
 
 }  // namespace
@@ -99,14 +106,25 @@ LayerScheme AffineScheme(uint32_t bits, uint32_t group) {
   if (group != kUsualAffineGroup) absl::StrAppend(&scheme.name, "g", group);
   scheme.k = {Coding::kAffine, bits, group};
   scheme.v = scheme.k;
+  scheme.rotated = bits <= kMostRotatedBits;
   return scheme;
+}
+
+Rotation RotationOf(const Hyperparameters& h,
+                    const BySpan<LayerScheme>& scheme) {
+  if (!scheme.first.rotated && !scheme.rest.rotated) return {};
+  if (!h.latent) {
+    return {kernels::RotatedPart(h.k_dim), kernels::RotatedPart(h.v_dim)};
+  }
+  const uint32_t both = kernels::RotatedPart(std::gcd(h.k_dim, h.v_dim));
+  return {both, both};
 }
 
 absl::StatusOr<KvScheme> KvScheme::Parse(const std::string& text) {
   KvScheme scheme;
   const size_t plus = text.find('+');
   EW_ASSIGN_OR_RETURN(scheme.usual_, ParseLayer(text.substr(0, plus)));
-  scheme.spares_windows_ = Rotates(scheme.usual_);
+  scheme.spares_windows_ = NeedsRotation(scheme.usual_);
   if (!scheme.spares_windows_) scheme.windowed_ = scheme.usual_;
   if (plus != std::string::npos) {
     EW_ASSIGN_OR_RETURN(scheme.first_,
@@ -178,11 +196,11 @@ absl::Status KvScheme::Check(const Hyperparameters& h) const {
         "keys and values are to be coded differently, but the model's layers "
         "keep one latent for both; f16, q8 and q4 are possible");
   }
-  if ((Rotates(usual_) || Rotates(first_.scheme)) &&
-      !kernels::CanRotate(h.v_dim)) {
+  if ((NeedsRotation(usual_) || NeedsRotation(first_.scheme)) &&
+      kernels::RotatedPart(h.v_dim) == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "turbo needs value heads of a power of two from 8 to ",
-        kernels::kMaxRotatedDim, " numbers; the model's have ", h.v_dim));
+        "turbo needs value heads of a multiple of ", kernels::kMinRotatedPart,
+        " numbers; the model's have ", h.v_dim));
   }
   return CheckFirst(h);
 }

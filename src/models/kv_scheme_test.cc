@@ -29,14 +29,16 @@ TEST(KvSchemeTest, NamesOfCodecsAreUnderstood) {
   EXPECT_EQ(q8.name, "q8");
   EXPECT_EQ(q8.k, (kernels::PlaneCodec{Coding::kAffine, 8, 64}));
   EXPECT_EQ(q8.v, q8.k);
+  EXPECT_FALSE(q8.rotated);
   EXPECT_EQ(Parsed("q4").Layer(0, false).k.bits, 4u);
+  EXPECT_TRUE(Parsed("q4").Layer(0, false).rotated);
 }
 
 TEST(KvSchemeTest, TurboCodesFullLayersOnly) {
   const KvScheme turbo = Parsed("turbo");
   EXPECT_EQ(turbo.Layer(0, false).name, "k8v3");
   EXPECT_EQ(turbo.Layer(0, false).v,
-            (kernels::PlaneCodec{Coding::kRotated, 3, 32}));
+            (kernels::PlaneCodec{Coding::kNormal, 3, 32}));
   EXPECT_EQ(turbo.Layer(0, true), LayerScheme());
   EXPECT_TRUE(turbo.SparesWindows());
   EXPECT_EQ(Parsed("turbo:k4v2").Layer(0, false).name, "k4v2");
@@ -94,9 +96,9 @@ TEST(KvSchemeTest, FirstTokensThatChangeNothingAreRefused) {
   h.recurrent = {true, false};
   EXPECT_FALSE(Parsed("q4+f16:64").Check(h).ok());
   h.recurrent = {false, false};
-  h.v_dim = 80;
+  h.v_dim = 84;
   EXPECT_THAT(std::string(Parsed("q4+turbo:64").Check(h).message()),
-              HasSubstr("the model's have 80"));
+              HasSubstr("the model's have 84"));
   h.v_dim = 64;
   h.latent = true;
   EXPECT_TRUE(Parsed("q4+f16:64").Check(h).ok());
@@ -138,12 +140,36 @@ TEST(KvSchemeTest, LayersThatAModelDoesNotHaveAreRefused) {
 TEST(KvSchemeTest, TurboNeedsHeadsThatCanBeRotated) {
   Hyperparameters h;
   h.num_layers = 1;
-  h.v_dim = 80;
+  h.v_dim = 84;
   EXPECT_THAT(std::string(Parsed("turbo").Check(h).message()),
-              HasSubstr("the model's have 80"));
+              HasSubstr("the model's have 84"));
   EXPECT_TRUE(Parsed("q8").Check(h).ok());
-  h.v_dim = 128;
+  EXPECT_TRUE(Parsed("q4").Check(h).ok());
+  h.v_dim = 80;
   EXPECT_TRUE(Parsed("turbo").Check(h).ok());
+}
+
+TEST(KvSchemeTest, HeadsAreTurnedInPartsThatFitThem) {
+  Hyperparameters h;
+  h.k_dim = 192;
+  h.v_dim = 128;
+  EXPECT_EQ(RotationOf(h, Parsed("q4").Layer(0, false)), (Rotation{64, 128}));
+  EXPECT_EQ(RotationOf(h, Parsed("turbo").Layer(0, false)),
+            (Rotation{64, 128}));
+  EXPECT_EQ(RotationOf(h, Parsed("q8").Layer(0, false)), Rotation());
+  EXPECT_EQ(RotationOf(h, LayerScheme()), Rotation());
+  // Queries meet the first tokens and the others.
+  EXPECT_EQ(RotationOf(h, Parsed("q4+f16:64").LayerBySpan(0, false, 64)),
+            (Rotation{64, 128}));
+  EXPECT_EQ(RotationOf(h, Parsed("q8+q4:64").LayerBySpan(0, false, 64)),
+            (Rotation{64, 128}));
+  h.k_dim = 84;
+  EXPECT_EQ(RotationOf(h, Parsed("q4").Layer(0, false)), (Rotation{0, 128}));
+  // Values that lie in keys are turned with them.
+  h.latent = true;
+  h.k_dim = 576;
+  h.v_dim = 512;
+  EXPECT_EQ(RotationOf(h, Parsed("q4").Layer(0, false)), (Rotation{64, 64}));
 }
 
 }  // namespace
