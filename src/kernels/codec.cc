@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/affine_group.h"
 #include "kernels/centroids.h"
 #include "kernels/f16.h"
 
@@ -22,31 +23,28 @@ uint32_t Index(const std::byte* indices, uint32_t bits, uint32_t i) {
   return window >> bit % 8 & ((1u << bits) - 1);
 }
 
-// Requires: the bytes were zeroed before the first index.
-void SetIndex(std::byte* indices, uint32_t bits, uint32_t i, uint32_t index) {
-  const uint32_t bit = i * bits;
-  const uint32_t window = index << bit % 8;
-  indices[bit / 8] |= static_cast<std::byte>(window & 0xFF);
-  if (bit % 8 + bits > 8) {
-    indices[bit / 8 + 1] |= static_cast<std::byte>(window >> 8);
+// Indices as a stream of bits.
+void Pack(const uint8_t* from, uint32_t count, uint32_t bits, std::byte* to) {
+  uint32_t pending = 0;
+  uint32_t pending_bits = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    pending |= uint32_t{from[i]} << pending_bits;
+    for (pending_bits += bits; pending_bits >= 8; pending_bits -= 8) {
+      *to++ = static_cast<std::byte>(pending & 0xFF);
+      pending >>= 8;
+    }
   }
+  if (pending_bits > 0) *to = static_cast<std::byte>(pending);
 }
 
 void EncodeAffine(const PlaneCodec& codec, const float* x, uint32_t dim,
-                  std::byte* indices, uint16_t* params) {
-  const auto largest = static_cast<float>((1u << codec.bits) - 1);
+                  uint8_t* indices, uint16_t* params) {
   for (uint32_t begin = 0; begin < dim; begin += codec.group, params += 2) {
-    const uint32_t end = std::min(dim, begin + codec.group);
-    const auto [low, high] = std::minmax_element(x + begin, x + end);
-    params[0] = F32ToF16((*high - *low) / largest);
-    params[1] = F32ToF16(*low);
-    const float scale = F16ToF32(params[0]);
-    const float bias = F16ToF32(params[1]);
-    const float inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
-    for (uint32_t i = begin; i < end; ++i) {
-      const float at = std::clamp((x[i] - bias) * inverse, 0.0f, largest);
-      SetIndex(indices, codec.bits, i, static_cast<uint32_t>(at + 0.5f));
-    }
+    const AffineParams group =
+        CodeAffineGroup(x + begin, std::min(dim - begin, codec.group),
+                        codec.bits, indices + begin);
+    params[0] = group.scale;
+    params[1] = group.bias;
   }
 }
 
@@ -89,7 +87,7 @@ const Quantiser& QuantiserOf(uint32_t bits) {
 }
 
 void EncodeNormal(const PlaneCodec& codec, const float* x, uint32_t dim,
-                  std::byte* indices, uint16_t* params) {
+                  uint8_t* indices, uint16_t* params) {
   const std::vector<float>& boundaries = QuantiserOf(codec.bits).boundaries;
   for (uint32_t begin = 0; begin < dim; begin += codec.group, ++params) {
     const uint32_t end = std::min(dim, begin + codec.group);
@@ -102,8 +100,7 @@ void EncodeNormal(const PlaneCodec& codec, const float* x, uint32_t dim,
     for (uint32_t i = begin; i < end; ++i) {
       const auto above = std::upper_bound(boundaries.begin(), boundaries.end(),
                                           x[i] * inverse);
-      SetIndex(indices, codec.bits, i,
-               static_cast<uint32_t>(above - boundaries.begin()));
+      indices[i] = static_cast<uint8_t>(above - boundaries.begin());
     }
   }
 }
@@ -117,17 +114,20 @@ float Storable(float number) {
 
 void EncodeHead(const PlaneCodec& codec, const float* from, uint32_t dim,
                 std::byte* indices, uint16_t* params) {
-  std::memset(indices, 0, codec.IndexBytes(dim));
   constexpr uint32_t kOnStack = 1024;
   float on_stack[kOnStack];
+  uint8_t indices_on_stack[kOnStack];
   std::vector<float> on_heap(dim > kOnStack ? dim : 0);
+  std::vector<uint8_t> indices_on_heap(on_heap.size());
   float* x = dim > kOnStack ? on_heap.data() : on_stack;
+  uint8_t* each = dim > kOnStack ? indices_on_heap.data() : indices_on_stack;
   std::transform(from, from + dim, x, Storable);
   if (codec.coding == Coding::kAffine) {
-    EncodeAffine(codec, x, dim, indices, params);
+    EncodeAffine(codec, x, dim, each, params);
   } else {
-    EncodeNormal(codec, x, dim, indices, params);
+    EncodeNormal(codec, x, dim, each, params);
   }
+  Pack(each, dim, codec.bits, indices);
 }
 
 float DecodeNumber(const PlaneCodec& codec, const std::byte* indices,

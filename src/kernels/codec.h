@@ -1,11 +1,9 @@
 // How the numbers of one head of one token become bytes of a block.
 //
 //   f16      halves, rounded to nearest.
-//   affine   groups along the head's dimensions share a scale and a bias,
-//   halves
-//            both: x = scale * index + bias, index of `bits` bits. The bias is
-//            the group's smallest number, the scale its range over the largest
-//            index.
+//   affine   groups along the head's dimensions share a scale and a bias, both
+//            halves: x = scale * index + bias, index of `bits` bits, as near to
+//            the numbers as kernels/affine_group.h finds.
 //   normal   groups share a scale, their root mean square, as a half;
 //            x = scale * centroid[index], with the Lloyd-Max centroids of the
 //            standard normal distribution (kernels/centroids.h): for heads

@@ -21,14 +21,10 @@ using kernels::Coding;
 // Of keys and values in "turbo".
 constexpr uint32_t kTurboGroup = 32;
 
-// Of affine codecs: in more bits the error is below what f16 weights make.
-constexpr uint32_t kMostRotatedBits = 4;
-
 LayerScheme Turbo(uint32_t k_bits, uint32_t v_bits) {
   return {absl::StrCat("k", k_bits, "v", v_bits),
           {Coding::kAffine, k_bits, kTurboGroup},
-          {Coding::kNormal, v_bits, kTurboGroup},
-          true};
+          {Coding::kNormal, v_bits, kTurboGroup}};
 }
 
 bool IsOneOf(uint32_t value, std::initializer_list<uint32_t> values) {
@@ -106,13 +102,12 @@ LayerScheme AffineScheme(uint32_t bits, uint32_t group) {
   if (group != kUsualAffineGroup) absl::StrAppend(&scheme.name, "g", group);
   scheme.k = {Coding::kAffine, bits, group};
   scheme.v = scheme.k;
-  scheme.rotated = bits <= kMostRotatedBits;
   return scheme;
 }
 
 Rotation RotationOf(const Hyperparameters& h,
                     const BySpan<LayerScheme>& scheme) {
-  if (!scheme.first.rotated && !scheme.rest.rotated) return {};
+  if (!scheme.first.k.packed() && !scheme.rest.k.packed()) return {};
   if (!h.latent) {
     return {kernels::RotatedPart(h.k_dim), kernels::RotatedPart(h.v_dim)};
   }

@@ -21,9 +21,6 @@ struct LayerScheme {
   std::string name = "f16";
   kernels::PlaneCodec k;
   kernels::PlaneCodec v;
-  // Heads are turned before they are coded, where their sizes allow it
-  // (RotationOf()).
-  bool rotated = false;
   friend bool operator==(const LayerScheme&, const LayerScheme&) = default;
 };
 
@@ -34,8 +31,9 @@ struct Rotation {
   friend bool operator==(const Rotation&, const Rotation&) = default;
 };
 
-// Of a layer's heads. All of its blocks are turned if some are to be: queries
-// meet both.
+// Of a layer's heads: they are turned before they are coded in fewer bits than
+// halves have, where their sizes allow it. All of its blocks are turned if some
+// are to be: queries meet both.
 Rotation RotationOf(const Hyperparameters& hyperparameters,
                     const BySpan<LayerScheme>& scheme);
 
@@ -55,8 +53,7 @@ uint32_t FirstSpans(uint32_t tokens, uint32_t block_tokens);
 // Numbers that share scale and bias unless somebody says otherwise.
 inline constexpr uint32_t kUsualAffineGroup = 64;
 
-// Keys and values affine in `bits` bits, rotated where these are so few that it
-// shows (docs/benchmarks.md); 16 bits are f16.
+// Keys and values affine in `bits` bits; 16 bits are f16.
 LayerScheme AffineScheme(uint32_t bits, uint32_t group = kUsualAffineGroup);
 
 // Threads: immutable, any.
@@ -67,11 +64,11 @@ class KvScheme {
 
   // `text` is
   //   f16           halves
-  //   q8, q4        affine, 64 numbers share scale and bias; q4 is rotated
-  //   turbo[:kKvV]  rotated, affine keys of K bits (2, 4, 5, 8) and values of V
-  //                 bits (2, 3, 4, 5, 8) that are taken for normal, 32 numbers
-  //                 share their parameters; k8v3 without the second part.
-  //                 Layers with a window keep f16.
+  //   q8, q4        affine, 64 numbers share scale and bias
+  //   turbo[:kKvV]  affine keys of K bits (2, 4, 5, 8) and values of V bits (2,
+  //                 3, 4, 5, 8) that are taken for normal, 32 numbers share
+  //                 their parameters; k8v3 without the second part. Layers with
+  //                 a window keep f16.
   //   SCHEME+SCHEME:N  the first N tokens in the second scheme, the others in
   //                 the first: "q4+f16:64". Layers with a window have no first
   //                 tokens.

@@ -29,9 +29,7 @@ TEST(KvSchemeTest, NamesOfCodecsAreUnderstood) {
   EXPECT_EQ(q8.name, "q8");
   EXPECT_EQ(q8.k, (kernels::PlaneCodec{Coding::kAffine, 8, 64}));
   EXPECT_EQ(q8.v, q8.k);
-  EXPECT_FALSE(q8.rotated);
   EXPECT_EQ(Parsed("q4").Layer(0, false).k.bits, 4u);
-  EXPECT_TRUE(Parsed("q4").Layer(0, false).rotated);
 }
 
 TEST(KvSchemeTest, TurboCodesFullLayersOnly) {
@@ -156,12 +154,11 @@ TEST(KvSchemeTest, HeadsAreTurnedInPartsThatFitThem) {
   EXPECT_EQ(RotationOf(h, Parsed("q4").Layer(0, false)), (Rotation{64, 128}));
   EXPECT_EQ(RotationOf(h, Parsed("turbo").Layer(0, false)),
             (Rotation{64, 128}));
-  EXPECT_EQ(RotationOf(h, Parsed("q8").Layer(0, false)), Rotation());
   EXPECT_EQ(RotationOf(h, LayerScheme()), Rotation());
   // Queries meet the first tokens and the others.
   EXPECT_EQ(RotationOf(h, Parsed("q4+f16:64").LayerBySpan(0, false, 64)),
             (Rotation{64, 128}));
-  EXPECT_EQ(RotationOf(h, Parsed("q8+q4:64").LayerBySpan(0, false, 64)),
+  EXPECT_EQ(RotationOf(h, Parsed("f16+q8:64").LayerBySpan(0, false, 64)),
             (Rotation{64, 128}));
   h.k_dim = 84;
   EXPECT_EQ(RotationOf(h, Parsed("q4").Layer(0, false)), (Rotation{0, 128}));
