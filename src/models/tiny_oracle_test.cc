@@ -432,20 +432,21 @@ TEST_F(TinyOracleTest, FirstTokensOfFullLayersHaveBlocksOfTheirOwn) {
   EXPECT_EQ(groups[1].geometry.first_spans, 0u);
 }
 
-// As long as there is nothing else, they are all there is.
+// As long as there is nothing else, they are all there is. (Halves alone would
+// not be rotated.)
 TEST_F(TinyOracleTest, ASequenceOfFirstTokensHasTheBitsOfTheirCodecAlone) {
   const std::string path = dir_.File("tiny.gguf");
   ASSERT_TRUE(TinyGguf::Llama(2, GGML_TYPE_Q8_0).Write(path));
-  const auto mixed = Model::Load(path, {.kv = *KvScheme::Parse("q4+f16:64")});
-  const auto halves = Model::Load(path, {});
-  ASSERT_TRUE(mixed.ok() && halves.ok());
+  const auto mixed = Model::Load(path, {.kv = *KvScheme::Parse("q4+q8:64")});
+  const auto eight = Model::Load(path, {.kv = *KvScheme::Parse("q8")});
+  ASSERT_TRUE(mixed.ok() && eight.ok());
   const std::vector<TokenId> tokens = Tokens();
   for (const size_t length : {1, 63, 64, 65}) {
     const auto some = absl::MakeConstSpan(tokens).first(length);
     const SequenceBlocks ours(**mixed, kTokens);
-    const SequenceBlocks theirs(**halves, kTokens);
+    const SequenceBlocks theirs(**eight, kTokens);
     const auto one = StepOnce(**mixed, ours, some, 0, Wanted::kLast);
-    const auto other = StepOnce(**halves, theirs, some, 0, Wanted::kLast);
+    const auto other = StepOnce(**eight, theirs, some, 0, Wanted::kLast);
     ASSERT_TRUE(one.ok() && other.ok());
     EXPECT_EQ(*one == *other, length <= 64) << length;
   }
