@@ -107,9 +107,9 @@ void ModelOptions::Register(CLI::App& app) {
       ->check(CLI::Range(1.0, 1000.0))
       ->capture_default_str();
   Add(app, "--max-gap", max_gap,
-      "How long one of 28 tokens of a running reply may take while prompts of "
-      "others are computed, where replies are so fast that this pays; 0: "
-      "never longer than --max-slowdown")
+      "How long one of 28 tokens of a running reply may take at most while "
+      "prompts of others are computed, where replies are so fast that this "
+      "pays; 0: never longer than --max-slowdown")
       ->capture_default_str();
   Add(app, "--block-tokens", block_tokens,
       "Tokens of a block: 16, 32, 64, 128 or 256; a directory keeps blocks of "

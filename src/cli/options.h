@@ -27,7 +27,7 @@ struct ModelOptions {
   uint32_t prefill_chunk = 512;
   uint32_t state_every = 512;
   double max_slowdown = 3;
-  std::string max_gap = "250ms";
+  std::string max_gap = "600ms";
   std::string kv = "f16";
   std::string ram_cache = "4GiB";
   std::string preload;       // empty: DefaultPreload()

@@ -64,8 +64,9 @@ class LocalEngine final : public Engine {
     // A running reply's time from token to token, while prompts are computed
     // beside it, may be so many times what it is otherwise.
     double max_slowdown = 3;
-    // And one of 28 of these times, where replies are fast, so long; 0: none.
-    std::chrono::milliseconds max_gap{250};
+    // And one of 28 of these times, where replies are fast, up to so long; 0:
+    // none.
+    std::chrono::milliseconds max_gap{600};
     // RAM that the latest conversations are read into while nobody asks; 0:
     // none are.
     uint64_t preload_bytes = 0;

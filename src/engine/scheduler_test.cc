@@ -207,7 +207,7 @@ TEST_P(SchedulerTest, OneGapInMoreThanTwentyIsLongForALongPrompt) {
                                                    .state_every = 512});
   EXPECT_LE(gaps.back(), milliseconds(500));
   EXPECT_LE(gaps[gaps.size() * 95 / 100], milliseconds(12));
-  // 500 of 797 ms are its.
+  // 500 of 797 ms are its: what would be enough is beyond the limit.
   EXPECT_LE(prefill, milliseconds(2000 * 797 / 500 * 13 / 10));
 }
 

@@ -13,8 +13,10 @@ constexpr uint32_t kMeasureEvery = 64;
 constexpr double kAimDown = 0.066;
 constexpr double kAimUp = 0.002;
 constexpr double kLowestAim = 0.5;
-// The part of `max_gap` that a long step aims at: a prompt gets dearer as it
-// gets on.
+// The replies' steps between two long ones take so much of a long one's time: a
+// prompt beside them takes so much longer than alone.
+constexpr double kReplyShare = 0.2;
+// The part of that time that is aimed at: a prompt gets dearer as it gets on.
 constexpr double kLongAim = 0.95;
 // What a step without replies aims at, ns: somebody may come during it.
 constexpr double kLongestAlone = 1e9;
@@ -44,11 +46,16 @@ std::optional<double> StepPacer::KnownAlone(uint32_t replies) const {
   return alone_[replies].ns;
 }
 
-// Prompts get at least a third of the time that way. Measured, small pieces
-// gave them no more than 0.45 where replies took 13 ms (docs/decisions/0009).
+// Prompts get at least half of the time that way. Measured, small pieces gave
+// them 0.45 to 0.63 where replies took 13 ms (docs/decisions/0009).
 bool StepPacer::LongStepsPay(double alone) const {
   return alone * (kLongEvery - 1) <=
-         2.0 * static_cast<double>(options_.max_gap.count());
+         static_cast<double>(options_.max_gap.count());
+}
+
+double StepPacer::LongStep(double alone) const {
+  return std::min(static_cast<double>(options_.max_gap.count()),
+                  alone * (kLongEvery - 1) / kReplyShare);
 }
 
 uint32_t StepPacer::Tokens(double room, double ns_per_token,
@@ -73,9 +80,8 @@ StepPacer::Allowance StepPacer::Next(uint32_t replies) {
   const bool long_steps = LongStepsPay(*alone);
   if (long_steps && since_long_ + 1 >= kLongEvery) {
     long_step_ = true;
-    const auto gap = static_cast<double>(options_.max_gap.count());
-    return {
-        Tokens(gap * kLongAim - *alone, ns_per_token_of_many_, kFirstOfMany)};
+    return {Tokens(LongStep(*alone) * kLongAim - *alone, ns_per_token_of_many_,
+                   kFirstOfMany)};
   }
   const double room = *alone * (options_.max_slowdown * aim_ - 1);
   return {Tokens(room, ns_per_token_of_few_, kFirstPromptTokens), long_steps};

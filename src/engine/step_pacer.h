@@ -5,8 +5,9 @@
 //
 // A small piece of a prompt costs far more a token than a large one: it reads
 // all weights and all keys and values before it for a few rows. So where
-// replies are fast, most steps are theirs alone, and one of 28 is long (see
-// docs/decisions/0009). Where they are slow, every step has a small piece.
+// replies are fast, most steps are theirs alone, and one of 28 is so long that
+// prompts hardly feel them (see docs/decisions/0009). Where they are slow,
+// every step has a small piece.
 //
 // Threads: one. Without a clock: durations are handed in.
 #ifndef EVERWARM_ENGINE_STEP_PACER_H_
@@ -26,8 +27,8 @@ class StepPacer {
     // many times what they are without prompts in its steps. 1: prompts get on
     // as slowly as can be.
     double max_slowdown = 3;
-    // What a long step aims at; 0: there are none.
-    std::chrono::nanoseconds max_gap = std::chrono::milliseconds(250);
+    // No long step aims at more; 0: there are none.
+    std::chrono::nanoseconds max_gap = std::chrono::milliseconds(600);
     // No step has more prompt tokens.
     uint32_t max_prompt_tokens = 512;
   };
@@ -60,6 +61,7 @@ class StepPacer {
 
   std::optional<double> KnownAlone(uint32_t replies) const;
   bool LongStepsPay(double alone) const;
+  double LongStep(double alone) const;
   uint32_t Tokens(double room, double ns_per_token, uint32_t first) const;
   void MeasuredPrompts(double alone, uint32_t prompt_tokens, double ns);
 
