@@ -113,6 +113,9 @@ absl::Status KvCache::Config::Validate() const {
   if (store_retry.count() < 0) {
     return absl::InvalidArgumentError("store_retry is negative");
   }
+  if (read_patience.count() < 0) {
+    return absl::InvalidArgumentError("read_patience is negative");
+  }
   if (demote_idle.count() < 0) {
     return absl::InvalidArgumentError("demote_idle is negative");
   }
@@ -388,6 +391,9 @@ void KvCache::Poll() {
   for (TierEvent& event : impl_->parts.tier->TakeEvents()) {
     std::visit([this](auto& what) { impl_->Handle(what); }, event);
   }
+  if (impl_->loads.Stalled(impl_->config.read_patience)) {
+    impl_->taking.GiveUpReads();
+  }
   impl_->stores.QueueDue();
   impl_->stores.Pump();
   impl_->retention.MakeRoom(0);
@@ -460,6 +466,7 @@ CacheStats KvCache::stats() const {
   stats.tokens_from_ram = taken.tokens_from_ram;
   stats.tokens_from_tier = taken.tokens_from_tier;
   stats.preloaded_tokens = taken.preloaded_tokens;
+  stats.takes_given_up = taken.given_up;
   stats.demoted_blocks = impl.retention.counters().demoted;
   stats.lost_blocks = impl.retention.counters().lost;
   stats.tail_copies = impl.tail_copies;

@@ -70,7 +70,7 @@ class Sequence {
   Sequence& operator=(const Sequence&) = delete;
 
   // False while blocks are on their way from the tier. KvCache::Poll() makes
-  // progress; reads that fail only shorten the sequence.
+  // progress; reads that fail, or do not come, only shorten the sequence.
   bool ready() const;
   // Tokens whose state the block tables hold. Final once ready().
   TokenPos length() const;
@@ -143,6 +143,7 @@ struct CacheStats {
   uint64_t tokens_from_ram = 0;
   uint64_t tokens_from_tier = 0;
   uint64_t preloaded_tokens = 0;
+  uint64_t takes_given_up = 0;  // went on without reads that did not come
   uint64_t demoted_blocks = 0;  // left RAM, durable
   uint64_t lost_blocks = 0;     // left RAM, not durable
   uint64_t tail_copies = 0;
@@ -169,6 +170,9 @@ class KvCache {
     uint64_t ram_hard_cap_bytes = 0;
     // A failed write is tried again after this.
     std::chrono::milliseconds store_retry{5000};
+    // While reads are on their way and none has ended for so long, sequences do
+    // not wait for them: what has not come is computed. 0: they always wait.
+    std::chrono::milliseconds read_patience{5000};
     // Durable blocks that nobody has used for so long leave RAM. 0: never.
     std::chrono::milliseconds demote_idle{0};
     absl::Status Validate() const;
@@ -243,7 +247,8 @@ class KvCache {
   // may have failed in them.
   void Publish(Sequence& sequence, StateUse states = StateUse::kKept);
 
-  // Takes the tier's events, retries failed writes, keeps the budgets.
+  // Takes the tier's events, retries failed writes, gives up reads that do not
+  // come, keeps the budgets.
   void Poll();
 
   // Begins to make all that is published durable: every dirty block is tried

@@ -289,6 +289,65 @@ TEST(KvCacheLoadTest, AFailedReadShortensTheResumePointAndNothingElse) {
   EXPECT_TRUE(h.tier().problems().empty());
 }
 
+TEST(KvCacheLoadTest, WhoWaitsForADiskThatDoesNotAnswerGoesOnWithoutIt) {
+  for (const CacheLayout& layout :
+       {FullOnly(), FullAndWindow(), ThreeGroups(), MixedAndWindow(),
+        FullAndState(), WindowAndTwoStates()}) {
+    CacheHarness h(layout);
+    h.Generate(Range(1, 64));
+    h.StoreAll();
+    h.Restart();
+    const auto first = h.Take(Range(1, 70));
+    h.clock().Advance(std::chrono::milliseconds(4000));
+    // It does answer.
+    h.tier().CompleteLoads(1);
+    h.cache().Poll();
+    h.clock().Advance(std::chrono::milliseconds(4999));
+    h.cache().Poll();
+    EXPECT_FALSE(first->ready());
+    h.clock().Advance(std::chrono::milliseconds(1));
+    h.cache().Poll();
+    ASSERT_TRUE(first->ready());
+    EXPECT_LT(first->length(), 64);
+    EXPECT_EQ(first->reuse().cached, first->length());
+    EXPECT_EQ(h.Check(*first), "");
+    // Who comes now does not wait as long again.
+    const auto second = h.Take(Range(1, 60));
+    h.cache().Poll();
+    EXPECT_TRUE(second->ready());
+    EXPECT_GE(h.cache().stats().takes_given_up, 1);
+    // They compute it, and publish what is stored already.
+    const Tokens all = Range(1, 70);
+    ASSERT_TRUE(
+        h.Compute(*first, Tokens(all.begin() + first->length(), all.end()))
+            .ok());
+    h.cache().Publish(*first);
+    EXPECT_EQ(h.Check(*first), "");
+    // At last.
+    h.tier().CompleteLoads();
+    h.cache().Poll();
+    EXPECT_EQ(h.TakeReady(Range(1, 80))->length(), 70);
+    EXPECT_EQ(h.Check(*first), "");
+    EXPECT_TRUE(h.tier().problems().empty());
+  }
+}
+
+TEST(KvCacheLoadTest, ALoneLongWaitIsNoStall) {
+  CacheHarness h(FullOnly());
+  h.Generate(Range(1, 64));
+  h.StoreAll();
+  h.Restart();
+  h.clock().Advance(std::chrono::seconds(100));
+  const auto sequence = h.Take(Range(1, 70));
+  h.clock().Advance(std::chrono::milliseconds(4000));
+  h.cache().Poll();
+  EXPECT_FALSE(sequence->ready());
+  h.tier().CompleteLoads();
+  h.cache().Poll();
+  EXPECT_EQ(sequence->length(), 64);
+  EXPECT_EQ(h.cache().stats().takes_given_up, 0);
+}
+
 TEST(KvCacheLoadTest, AFailedWindowReadGoesBackToAnEarlierPublishedPosition) {
   CacheHarness h(FullAndWindow());
   auto sequence = h.Generate(Range(1, 200));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "base/status_macros.h"
 
 namespace everwarm::cache {
@@ -14,6 +15,9 @@ absl::StatusOr<Load*> Loads::Join(Residency& residency, uint32_t tokens,
                               : residency.tier_tokens;
   BlockIdentity identity =
       tree_.Identity(residency.node, residency.group, length);
+  if (loads_.empty()) {
+    last_progress_ = parts_.clock->Now();
+  }
   std::unique_ptr<Load>& load = loads_[identity.key];
   if (load == nullptr) {
     absl::StatusOr<BlockRef> slot =
@@ -46,12 +50,28 @@ std::unique_ptr<Load> Loads::End(const BlockKey& key) {
   }
   std::unique_ptr<Load> load = std::move(found->second);
   loads_.erase(found);
+  last_progress_ = parts_.clock->Now();
   Residency& residency = *load->residency;
   --residency.loads;
   if (residency.loads == 0 || residency.loading_tokens == load->tokens) {
     residency.loading_tokens = 0;
   }
   return load;
+}
+
+bool Loads::Stalled(std::chrono::nanoseconds patience) const {
+  return patience.count() > 0 && !loads_.empty() &&
+         parts_.clock->Now() - last_progress_ >= patience;
+}
+
+std::vector<SequenceState*> Loads::Waiters() const {
+  absl::flat_hash_set<SequenceState*> sequences;
+  for (const auto& [key, load] : loads_) {
+    for (const Load::Waiter& waiter : load->waiters) {
+      sequences.insert(waiter.sequence);
+    }
+  }
+  return {sequences.begin(), sequences.end()};
 }
 
 }  // namespace everwarm::cache

@@ -4,6 +4,7 @@
 #ifndef EVERWARM_CACHE_LOADS_H_
 #define EVERWARM_CACHE_LOADS_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -44,10 +45,17 @@ class Loads {
   // caller prunes the node.
   std::unique_ptr<Load> End(const BlockKey& key);
 
+  // Reads are on their way, and for so long none has ended. 0: never.
+  bool Stalled(std::chrono::nanoseconds patience) const;
+  // Those that wait for a read, each once.
+  std::vector<SequenceState*> Waiters() const;
+
  private:
   const Parts& parts_;
   TokenTree& tree_;
   absl::flat_hash_map<BlockKey, std::unique_ptr<Load>> loads_;
+  // When the last read ended, or the first of these began.
+  Clock::Monotonic last_progress_{};
 };
 
 }  // namespace everwarm::cache

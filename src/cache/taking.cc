@@ -125,7 +125,7 @@ uint32_t Taking::Covered(const Waiting& waiting,
                          const Waiting::Source& source) {
   const Residency& residency = *source.residency;
   uint32_t covered = std::max(source.held, residency.ram_tokens);
-  if (!waiting.unreadable.contains(&residency)) {
+  if (!waiting.without_tier && !waiting.unreadable.contains(&residency)) {
     covered =
         std::max({covered, residency.tier_tokens, residency.loading_tokens});
   }
@@ -313,6 +313,27 @@ void Taking::OnLoadFailed(const BlockKey& key, const absl::Status& status) {
     Plan(*waiter.sequence, waiter.sequence->waiting->resume_point);
   }
   tree_.Unpin(node);
+}
+
+void Taking::GiveUpReads() {
+  uint64_t requests = 0;
+  for (SequenceState* sequence : loads_.Waiters()) {
+    Waiting& waiting = *sequence->waiting;
+    if (waiting.purpose != Purpose::kRequest) {
+      continue;
+    }
+    ++requests;
+    waiting.without_tier = true;
+    Plan(*sequence, waiting.resume_point);
+  }
+  counters_.given_up += requests;
+  if (requests > 0) {
+    parts_.logger->warn(
+        "the disk does not answer: {} requests go on without what they wait "
+        "for "
+        "from it",
+        requests);
+  }
 }
 
 void Taking::Finish(SequenceState& sequence) {

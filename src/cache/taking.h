@@ -3,7 +3,7 @@
 // A plan is made over all that is in RAM, on the tier or on its way: the resume
 // point, and the blocks and states needed for it. What is in RAM is lent at
 // once. Each read that fails takes its block out of the picture, and the plan
-// is made again.
+// is made again; where reads do not come at all, it is made of what is in RAM.
 //
 // Threads: the engine thread.
 #ifndef EVERWARM_CACHE_TAKING_H_
@@ -62,6 +62,8 @@ struct Waiting {
   TokenPos resume_point = 0;
   // The reads that the plan waits for.
   std::vector<Load*> loads;
+  // The tier does not answer: only what is in RAM counts.
+  bool without_tier = false;
   // Not to be read: there was no slot.
   absl::flat_hash_set<const Residency*> unreadable;
 };
@@ -75,6 +77,7 @@ class Taking {
     uint64_t tokens_from_ram = 0;
     uint64_t tokens_from_tier = 0;
     uint64_t preloaded_tokens = 0;
+    uint64_t given_up = 0;
   };
   Taking(const Parts& parts, TokenTree& tree, TierCopies& copies, Loads& loads,
          Retention& retention)
@@ -94,6 +97,9 @@ class Taking {
 
   void OnLoaded(const BlockKey& key, const BlockRef& block);
   void OnLoadFailed(const BlockKey& key, const absl::Status& status);
+  // Requests that wait for reads go on with what has come. The reads go on, for
+  // whoever asks later.
+  void GiveUpReads();
 
   const Counters& counters() const { return counters_; }
 

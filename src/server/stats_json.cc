@@ -119,6 +119,7 @@ Json StatsJson(const StatsInput& input) {
             {"tokens_from_ram", cache.tokens_from_ram},
             {"tokens_from_ssd", cache.tokens_from_tier},
             {"tokens_preloaded", cache.preloaded_tokens},
+            {"requests_without_ssd", cache.takes_given_up},
             {"durable_tokens", cache.durable_tokens},
             {"longest_durable_prefix_tokens", cache.longest_durable_prefix}}},
           {"ram_cache", RamJson(cache)},

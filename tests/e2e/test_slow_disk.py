@@ -84,3 +84,29 @@ def test_replies_go_on_while_the_disk_does_not_answer(start, slow, tiny):
         answer = server.chat(messages, 20)
         assert answer.text == text
         assert answer.from_ssd == answer.prompt_tokens - 1
+
+
+def test_whoever_waits_for_a_disk_that_does_not_answer_is_computed_instead(start, slow, tiny):
+    server = start(model=tiny)
+    stored, other = conversations(2)
+    texts = [server.chat(messages, 20).text for messages in (stored, other)]
+    assert server.flush().status == 200
+    assert server.stop() == 0
+    # A minute for each call, and both begin with blocks that are on the disk.
+    server, switch = slow(60)
+    began = time.monotonic()
+    first = server.chat(stored, 20)
+    waited = time.monotonic() - began
+    assert first.text == texts[0]
+    assert first.from_ssd == 0
+    assert 4 < waited < 30
+    began = time.monotonic()
+    second = server.chat(other, 20)
+    assert second.text == texts[1]
+    assert time.monotonic() - began < waited
+    assert server.stats()["cache"]["requests_without_ssd"] == 2
+    assert "the disk does not answer" in server.log_text()
+    switch.unlink()
+    # The reads come at last, and hurt nobody.
+    assert server.chat(stored, 20).text == texts[0]
+    assert server.stop() == 0
