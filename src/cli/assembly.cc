@@ -134,17 +134,16 @@ void Assembly::DescribeKv(const ModelOptions& options,
                  sizes.first_tokens, options.kv_scheme.first().scheme.name,
                  sizes.bytes_per_first_token);
   }
-  if (windows && sizes.first_tokens > 0) {
-    logger->warn(
-        "layers with a window keep their first tokens like all others");
-  }
   if (sizes.state_bytes > 0) {
     logger->info("recurrent layers: {} bytes a state, one every {} tokens",
                  sizes.state_bytes, options.state_every);
   }
   if (windows && options.kv_scheme.SparesWindows()) {
-    logger->warn("layers with a window keep f16; {} is for the others",
+    logger->info("layers with a window keep f16; {} is for the others",
                  options.kv);
+  } else if (windows && sizes.first_tokens > 0) {
+    logger->info(
+        "layers with a window keep their first tokens like all others");
   }
 }
 

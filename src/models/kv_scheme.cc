@@ -119,8 +119,7 @@ absl::StatusOr<KvScheme> KvScheme::Parse(const std::string& text) {
   KvScheme scheme;
   const size_t plus = text.find('+');
   EW_ASSIGN_OR_RETURN(scheme.usual_, ParseLayer(text.substr(0, plus)));
-  scheme.spares_windows_ = NeedsRotation(scheme.usual_);
-  if (!scheme.spares_windows_) scheme.windowed_ = scheme.usual_;
+  scheme.spares_windows_ = scheme.usual_.k.packed();
   if (plus != std::string::npos) {
     EW_ASSIGN_OR_RETURN(scheme.first_,
                         ParseFirst(absl::string_view(text).substr(plus + 1)));

@@ -67,11 +67,11 @@ class KvScheme {
   //   q8, q4        affine, 64 numbers share scale and bias
   //   turbo[:kKvV]  affine keys of K bits (2, 4, 5, 8) and values of V bits (2,
   //                 3, 4, 5, 8) that are taken for normal, 32 numbers share
-  //                 their parameters; k8v3 without the second part. Layers with
-  //                 a window keep f16.
+  //                 their parameters; k8v3 without the second part
   //   SCHEME+SCHEME:N  the first N tokens in the second scheme, the others in
-  //                 the first: "q4+f16:64". Layers with a window have no first
-  //                 tokens.
+  //                 the first: "q4+f16:64"
+  // Layers with a window keep f16, and have no first tokens: what they take is
+  // bounded (docs/decisions/0011).
   // Errors: kInvalidArgument, with what is possible.
   static absl::StatusOr<KvScheme> Parse(const std::string& text);
   // `usual` for all layers that `layers` does not name.

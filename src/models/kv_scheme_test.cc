@@ -25,20 +25,30 @@ std::string Error(const std::string& text) {
 
 TEST(KvSchemeTest, NamesOfCodecsAreUnderstood) {
   EXPECT_EQ(Parsed("f16").Layer(0, false), LayerScheme());
-  const LayerScheme q8 = Parsed("q8").Layer(3, true);
+  const LayerScheme q8 = Parsed("q8").Layer(3, false);
   EXPECT_EQ(q8.name, "q8");
   EXPECT_EQ(q8.k, (kernels::PlaneCodec{Coding::kAffine, 8, 64}));
   EXPECT_EQ(q8.v, q8.k);
   EXPECT_EQ(Parsed("q4").Layer(0, false).k.bits, 4u);
 }
 
-TEST(KvSchemeTest, TurboCodesFullLayersOnly) {
+TEST(KvSchemeTest, OnlyLayersThatSeeTheWholeContextAreCoded) {
+  for (const char* name : {"q8", "q4", "turbo", "q4+f16:64"}) {
+    EXPECT_EQ(Parsed(name).Layer(0, true), LayerScheme()) << name;
+    EXPECT_TRUE(Parsed(name).SparesWindows()) << name;
+  }
+  EXPECT_FALSE(Parsed("f16").SparesWindows());
+  // A file says what it says.
+  const KvScheme by_layer = KvScheme::ByLayer(AffineScheme(4), {});
+  EXPECT_EQ(by_layer.Layer(0, true), AffineScheme(4));
+  EXPECT_FALSE(by_layer.SparesWindows());
+}
+
+TEST(KvSchemeTest, TurboIsAffineKeysAndNormalValues) {
   const KvScheme turbo = Parsed("turbo");
   EXPECT_EQ(turbo.Layer(0, false).name, "k8v3");
   EXPECT_EQ(turbo.Layer(0, false).v,
             (kernels::PlaneCodec{Coding::kNormal, 3, 32}));
-  EXPECT_EQ(turbo.Layer(0, true), LayerScheme());
-  EXPECT_TRUE(turbo.SparesWindows());
   EXPECT_EQ(Parsed("turbo:k4v2").Layer(0, false).name, "k4v2");
 }
 
@@ -70,7 +80,7 @@ TEST(KvSchemeTest, FirstTokensAreWholeBlocksAndTiles) {
 TEST(KvSchemeTest, LayersWithoutNeedOfItHaveNoFirstTokens) {
   // A window passes over its first tokens like over others.
   EXPECT_EQ(Parsed("q4+f16:64").LayerBySpan(0, true, 64),
-            BySpan<LayerScheme>(AffineScheme(4)));
+            BySpan<LayerScheme>());
   const KvScheme scheme = KvScheme::ByLayer(
       AffineScheme(4), {{1, LayerScheme()}}, {64, LayerScheme()});
   EXPECT_EQ(scheme.LayerBySpan(0, false, 64).first_spans, 1u);
