@@ -136,5 +136,5 @@ def test_a_running_stream_goes_on_while_a_long_prompt_is_computed(start):
     done.set()
     reader.join(PATIENCE)
     stream.close()
-    # In steps of 512 tokens it would be about four.
-    assert generated > 60
+    # In steps of 512 tokens it would be about four; here 27 come between two of them.
+    assert generated > 40
