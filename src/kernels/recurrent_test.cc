@@ -235,8 +235,9 @@ class Slot {
       : bytes_(2 * kStateOffset + layer.state_floats() * sizeof(float),
                std::byte{0xFF}) {
     const std::vector<float> state = Fractions(layer.state_floats(), seed);
-    std::memcpy(bytes_.data() + kStateOffset, state.data(),
-                state.size() * sizeof(float));
+    // A layer may have no state of this kind.
+    std::copy_n(reinterpret_cast<const std::byte*>(state.data()),
+                state.size() * sizeof(float), bytes_.data() + kStateOffset);
   }
   std::byte* data() { return bytes_.data(); }
   const std::vector<std::byte>& bytes() const { return bytes_; }
