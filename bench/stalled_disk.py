@@ -39,7 +39,7 @@ class StallingDisk:
 
 
 def stalled(table, runs):
-    """Decode while a write and another client's reads wait 30 s for the disk, against decode on a disk that answers."""
+    """Decode while a write and reads wait 30 s for the disk, against decode on a disk that answers."""
     with workspace() as work:
         disk = StallingDisk(work)
         server = everwarm(work, environment=disk.environment)
@@ -65,10 +65,11 @@ def stalled(table, runs):
                 reader.start()
                 while disk.calls() == before:
                     time.sleep(0.01)
+                # It is computed when it has waited for long enough, and must not decode beside what is measured.
+                reader.join()
                 rate = decode()
                 stats = server.request("GET", "/stats")[1]["ssd_cache"]
                 assert stats["pending_stores"] > 0 and stats["pending_loads"] > 0, stats
-            reader.join()
             server.flush()
             return rate
 
