@@ -119,15 +119,14 @@ AttentionShape AnyShape(Input& input) {
 }
 
 // Any bytes are indices.
-void OverwriteIndices(Input& input, const testing::KvSequence& sequence,
+void OverwriteIndices(Input& input, testing::KvSequence& sequence,
                       TokenPos length) {
   const AttentionShape& shape = sequence.shape();
   for (TokenPos pos = 0; pos < length; pos += input.Among(1, 9)) {
     const CodedPlanes planes = PlanesAt(shape, sequence.offsets(), pos);
     for (const CodedPlane& plane : {planes.k, planes.v}) {
       if (!plane.codec.packed()) continue;
-      std::byte* slot = const_cast<testing::KvSequence&>(sequence)
-                            .table()[pos / shape.block_tokens];
+      std::byte* slot = sequence.table()[pos / shape.block_tokens];
       std::byte* indices = plane.At(slot, 0, pos).indices;
       for (uint32_t i = 0; i < plane.codec.IndexBytes(plane.dim); ++i) {
         indices[i] = static_cast<std::byte>(input.Byte());
@@ -140,7 +139,7 @@ void TryAttention(Input& input) {
   const AttentionShape shape = AnyShape(input);
   const TokenPos length = input.Among(1, 700);
   const uint32_t num_rows = std::min<uint32_t>(length, input.Among(1, 40));
-  const testing::KvSequence sequence(shape, length, length);
+  testing::KvSequence sequence(shape, length, length);
   OverwriteIndices(input, sequence, length);
   const auto rows = sequence.Rows(length - num_rows, length);
   const size_t q_row = size_t{shape.num_heads} * shape.k_dim;

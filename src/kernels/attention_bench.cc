@@ -155,6 +155,8 @@ void BM_Decode(benchmark::State& state) {
       {testing::kQ4Codec, testing::kQ4Codec},
       {{Coding::kAffine, 8, 32},
        {Coding::kNormal, 3, 32}}}.at(static_cast<size_t>(state.range(3)));
+  // As the product has it.
+  if (model.shape.k_codec.packed()) testing::Rotate(model.shape);
   const auto depth = static_cast<TokenPos>(state.range(1));
   const auto threads = static_cast<uint32_t>(state.range(2));
   Kv kv(model, depth);

@@ -17,8 +17,8 @@ using everwarm::testing::RandomFloats;
 
 // Heads and the parts they are turned by.
 const std::pair<uint32_t, uint32_t> kSizes[] = {
-    {8, 8},    {16, 16},  {64, 64},     {80, 16},     {96, 32}, {256, 256},
-    {576, 64}, {576, 64}, {1024, 1024}, {2048, 1024}, {40, 8}};
+    {8, 8},     {16, 16},  {64, 64},     {80, 16},     {96, 32},
+    {256, 256}, {576, 64}, {1024, 1024}, {2048, 1024}, {40, 8}};
 
 TEST(RotationTest, PartsAreThePowerOfTwoThatDividesAHead) {
   EXPECT_EQ(RotatedPart(64), 64u);
