@@ -235,8 +235,8 @@ class KvCache {
   absl::Status Reserve(Sequence& sequence, TokenPos count);
 
   // Their KV has been written at positions length() on: the sequence is longer,
-  // and lets go of window blocks that it cannot see from there: W and two spans
-  // of a group are left.
+  // and lets go of window blocks that it cannot see from there: less than W and
+  // two spans of a group are left.
   // Requires: Reserve(sequence, at least tokens.size()) since the last Append;
   //           with kRecurrent groups, all tokens that were computed.
   void Append(Sequence& sequence, absl::Span<const TokenId> tokens);

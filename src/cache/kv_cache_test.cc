@@ -241,9 +241,10 @@ class LongContextTest : public testing::Test {
     ASSERT_TRUE(h_.Compute(sequence, Range(first, count)).ok());
   }
   // Tokens of the window group that there is room in use for.
-  size_t WindowTokens() {
-    return h_.cache().stats().groups[1].ram_used_bytes /
-           h_.layout().groups[1].geometry.rest.slot_bytes() * kBlock;
+  size_t WindowTokens() { return WindowTokens(h_); }
+  static size_t WindowTokens(CacheHarness& h) {
+    return h.cache().stats().groups[1].ram_used_bytes /
+           h.layout().groups[1].geometry.rest.slot_bytes() * kBlock;
   }
   CacheHarness h_{Layout()};
 };
@@ -291,6 +292,21 @@ TEST_F(LongContextTest, WhatIsPublishedAfterLargeStepsIsNoMoreThanThat) {
   EXPECT_LE(on_disk(1) * kBlock, kWindow + 2 * kBlock);
   EXPECT_EQ(h_.TakeReady(Range(1, 8000))->length(), 7999);
   EXPECT_EQ(h_.TakeReady(Range(1, 8000) + Range(20000, 9))->length(), 8000);
+}
+
+TEST_F(LongContextTest, APromptAndItsReplyOverABlocksBorderHoldNoMoreEither) {
+  for (TokenPos prompt = 7900; prompt < 7900 + kBlock; ++prompt) {
+    SCOPED_TRACE(prompt);
+    CacheHarness h(Layout());
+    const auto sequence = h.Take(Range(1, 9000));
+    ASSERT_TRUE(h.Compute(*sequence, Range(1, prompt)).ok());
+    h.cache().Publish(*sequence);
+    for (TokenPos i = 1; i <= 16; ++i) {
+      ASSERT_TRUE(h.Compute(*sequence, Range(prompt + i, 1)).ok());
+    }
+    h.cache().Publish(*sequence);
+    EXPECT_LE(WindowTokens(h), kWindow + 2 * kBlock);
+  }
 }
 
 TEST_F(LongContextTest, OnlyTheWindowBeforeAPublishedPositionStays) {

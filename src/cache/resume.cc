@@ -95,7 +95,7 @@ std::pair<uint32_t, uint32_t> NeededSpans(const LayerGroup& group,
 }
 
 uint32_t BlocksBehind(const LayerGroup& group, uint32_t block_tokens) {
-  return group.window / block_tokens + 1;
+  return (group.window + block_tokens - 1) / block_tokens;
 }
 
 }  // namespace everwarm::cache

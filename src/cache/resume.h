@@ -91,9 +91,11 @@ std::pair<uint32_t, uint32_t> NeededSpans(const LayerGroup& group,
                                           uint32_t block_tokens,
                                           TokenPos resume_point);
 
-// How many blocks a sequence keeps before the one that fills: enough to go on
-// from everywhere in that one and from the last position before it, and with it
-// at most the window and two spans. Requires: a kWindow group.
+// How many blocks a sequence keeps before the one that fills: just enough to go
+// on from everywhere in that one and from the last position before it. Less
+// than the window and one span, so that two published positions on both sides
+// of a block's border hold no more than the window and two spans together.
+// Requires: a kWindow group.
 uint32_t BlocksBehind(const LayerGroup& group, uint32_t block_tokens);
 
 }  // namespace everwarm::cache
