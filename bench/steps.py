@@ -79,7 +79,7 @@ def codecs(table, runs):
 
 
 # Largest mean KL from f16, and the codec of llama.cpp that is no better where that is missed.
-QUALITY = {"q8": (0.003, "q8_0"), "turbo:k8v3": (0.04, "q4_0"), "q4": (0.06, "q4_0"), "q4+f16:64": (0.06, "q4_0")}
+QUALITY = {"q8": (0.003, "q8_0"), "turbo:k8v3": (0.04, "q4_0"), "q4": (0.06, "q4_0")}
 
 
 def quality(table, runs):

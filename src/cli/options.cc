@@ -118,7 +118,7 @@ void ModelOptions::Register(CLI::App& app) {
       ->capture_default_str();
   Add(app, "--kv", kv,
       "How keys and values are kept: f16, q8, q4, turbo[:kKvV], each with "
-      "+SCHEME:N for the first N tokens (q4+f16:64), or a FILE.json with bits "
+      "+SCHEME:N for the first N tokens (q8+f16:64), or a FILE.json with bits "
       "for each layer")
       ->capture_default_str();
   Add(app, "--ram-cache", ram_cache,

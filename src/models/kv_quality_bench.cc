@@ -161,7 +161,7 @@ void Run(const std::string& model_path, const std::string& text_path,
   };
   const bool with_peer = codecs.empty();
   if (with_peer) {
-    codecs = {"q8", "turbo:k8v3", "q4", "q4+f16:64", "turbo:k8v3+f16:64"};
+    codecs = {"q8", "turbo:k8v3", "q4", "turbo:k8v3+f16:64"};
   }
   for (const std::string& kv : codecs) {
     print("everwarm", kv,

@@ -67,7 +67,7 @@ absl::StatusOr<LayerScheme> ParseLayer(const std::string& text) {
       "tokens, or a FILE.json is possible"));
 }
 
-// "f16:64", "turbo:k8v3:64": what is behind the last colon is the count.
+// "f16:128", "turbo:k8v3:64": what is behind the last colon is the count.
 absl::StatusOr<FirstTokens> ParseFirst(absl::string_view text) {
   FirstTokens first;
   const size_t colon = text.rfind(':');
@@ -76,7 +76,7 @@ absl::StatusOr<FirstTokens> ParseFirst(absl::string_view text) {
       first.tokens == 0 || first.tokens > kMaxFirstTokens) {
     return absl::InvalidArgumentError(
         absl::StrCat("'+", text, "': +SCHEME:N takes 1 to ", kMaxFirstTokens,
-                     " first tokens for N, such as +f16:64"));
+                     " first tokens for N, such as +f16:128"));
   }
   EW_ASSIGN_OR_RETURN(first.scheme,
                       ParseLayer(std::string(text.substr(0, colon))));
@@ -123,6 +123,9 @@ absl::StatusOr<KvScheme> KvScheme::Parse(const std::string& text) {
   if (plus != std::string::npos) {
     EW_ASSIGN_OR_RETURN(scheme.first_,
                         ParseFirst(absl::string_view(text).substr(plus + 1)));
+    scheme.first_asked_ = true;
+  } else if (text == "q4") {
+    scheme.first_ = {kQ4FirstTokens, LayerScheme()};
   }
   return scheme;
 }
@@ -135,6 +138,7 @@ KvScheme KvScheme::ByLayer(LayerScheme usual,
   scheme.windowed_ = scheme.usual_;
   scheme.layers_ = std::move(layers);
   scheme.first_ = std::move(first);
+  scheme.first_asked_ = scheme.first_.tokens > 0;
   return scheme;
 }
 
@@ -152,7 +156,7 @@ BySpan<LayerScheme> KvScheme::LayerBySpan(uint32_t layer, bool windowed,
 }
 
 absl::Status KvScheme::CheckFirst(const Hyperparameters& h) const {
-  if (first_.tokens == 0) return absl::OkStatus();
+  if (!first_asked_) return absl::OkStatus();
   bool any_full = false;
   for (uint32_t layer = 0; layer < h.num_layers; ++layer) {
     if (h.recurrent[layer] || h.windows[layer] != 0) continue;

@@ -45,6 +45,10 @@ struct FirstTokens {
   LayerScheme scheme;
 };
 inline constexpr uint32_t kMaxFirstTokens = 1 << 20;
+// Of "q4": one tile. It mends a quarter of what 4 bits lose on Gemma 3 270M, a
+// twelfth on SmolLM2 (docs/decisions/0011), for 1 % of the bytes at 6,144
+// tokens.
+inline constexpr uint32_t kQ4FirstTokens = 64;
 
 // Blocks of `block_tokens` tokens that hold the first `tokens`, as many as it
 // takes for kernels::kCodedTokens.
@@ -64,12 +68,14 @@ class KvScheme {
 
   // `text` is
   //   f16           halves
-  //   q8, q4        affine, 64 numbers share scale and bias
+  //   q8            affine, 64 numbers share scale and bias
+  //   q4            the same in 4 bits; the first kQ4FirstTokens tokens in f16,
+  //                 unless others are named
   //   turbo[:kKvV]  affine keys of K bits (2, 4, 5, 8) and values of V bits (2,
   //                 3, 4, 5, 8) that are taken for normal, 32 numbers share
   //                 their parameters; k8v3 without the second part
   //   SCHEME+SCHEME:N  the first N tokens in the second scheme, the others in
-  //                 the first: "q4+f16:64"
+  //                 the first: "q4+f16:128"
   // Layers with a window keep f16, and have no first tokens: what they take is
   // bounded (docs/decisions/0011).
   // Errors: kInvalidArgument, with what is possible.
@@ -89,8 +95,8 @@ class KvScheme {
   bool SparesWindows() const { return spares_windows_; }
 
   // kInvalidArgument where the model's heads cannot be coded so, a layer is
-  // named that it does not have, or nothing would be kept otherwise for being
-  // first.
+  // named that it does not have, or first tokens are asked for and nothing would
+  // be kept otherwise for being first.
   absl::Status Check(const Hyperparameters& hyperparameters) const;
 
  private:
@@ -100,6 +106,8 @@ class KvScheme {
   LayerScheme windowed_;
   bool spares_windows_ = false;
   FirstTokens first_;
+  // Somebody named them.
+  bool first_asked_ = false;
   std::map<uint32_t, LayerScheme> layers_;
 };
 

@@ -68,6 +68,22 @@ TEST(KvSchemeTest, FirstTokensMayHaveAnotherCodec) {
   EXPECT_EQ(Parsed("q4+turbo:7").first().scheme.name, "k8v3");
 }
 
+TEST(KvSchemeTest, TheFirstTileOfFourBitsIsHalvesUnlessSomebodySaysOtherwise) {
+  EXPECT_EQ(Parsed("q4").LayerBySpan(0, false, 64),
+            Parsed("q4+f16:64").LayerBySpan(0, false, 64));
+  EXPECT_EQ(Parsed("q4+q8:128").first().scheme.name, "q8");
+  EXPECT_EQ(Parsed("q8").first().tokens, 0u);
+  EXPECT_EQ(Parsed("turbo:k4v4").first().tokens, 0u);
+  EXPECT_EQ(KvScheme::ByLayer(AffineScheme(4), {}).first().tokens, 0u);
+  // Nobody asked for it, so a model that has no use for it is not refused.
+  Hyperparameters h;
+  h.num_layers = 1;
+  h.v_dim = 64;
+  h.windows = {16};
+  h.recurrent = {false};
+  EXPECT_TRUE(Parsed("q4").Check(h).ok());
+}
+
 TEST(KvSchemeTest, FirstTokensAreWholeBlocksAndTiles) {
   EXPECT_EQ(FirstSpans(1, 16), 4u);
   EXPECT_EQ(FirstSpans(64, 16), 4u);
