@@ -95,8 +95,8 @@ class KvScheme {
   bool SparesWindows() const { return spares_windows_; }
 
   // kInvalidArgument where the model's heads cannot be coded so, a layer is
-  // named that it does not have, or first tokens are asked for and nothing would
-  // be kept otherwise for being first.
+  // named that it does not have, or first tokens are asked for and nothing
+  // would be kept otherwise for being first.
   absl::Status Check(const Hyperparameters& hyperparameters) const;
 
  private:
