@@ -27,9 +27,6 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr uint32_t kHalfOutputs = kPanelOutputs / 2;
-constexpr uint32_t kSteps = 8;
-
 void QuantiseBlock(const float* x, ActivationBlock& block) {
   const hn::CappedTag<float, kLinearBlock> d;
   const hn::RebindToSigned<decltype(d)> di;
@@ -77,6 +74,7 @@ using DF = hn::Rebind<float, DI>;
 using VF = hn::Vec<DF>;
 constexpr int kLanes = hn::MaxLanes(DI());
 constexpr int kVectors = kHalfOutputs / kLanes;  // per half of a panel
+constexpr uint32_t kSteps = 8;  // dot products of one block of inputs
 // What 32 registers, or 16, hold of sums, codes and what is in work.
 constexpr int kTileRows = kVectors == 1 ? 6 : 3;
 constexpr int kTileHalves = kVectors == 1 ? 2 : 1;

@@ -8,7 +8,6 @@ namespace {
 
 // Inputs that one dot product takes at once.
 constexpr uint32_t kStep = 4;
-constexpr uint32_t kHalfOutputs = kPanelOutputs / 2;
 constexpr size_t kVectorBytes = kHalfOutputs * kStep;
 
 // Where one output's part of step `step` lies in its half of a panel.

@@ -9,6 +9,9 @@
 
 namespace everwarm::kernels {
 
+// A panel's outputs lie in two halves of vectors.
+inline constexpr uint32_t kHalfOutputs = kPanelOutputs / 2;
+
 struct WeightFormat {
   int bits;
   int zero;  // code of 0
@@ -25,7 +28,7 @@ struct WeightFormat {
   }
   // Of the codes of one half of a panel.
   constexpr size_t HalfCodesBytes() const {
-    return kPanelOutputs / 2 * kLinearBlock * bits / 8;
+    return kHalfOutputs * kLinearBlock * bits / 8;
   }
 };
 
