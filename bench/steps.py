@@ -43,11 +43,15 @@ AIMS = {("smollm2", "prefill", 6144): 1.6, ("smollm2", "decode", 6144): 1.7,
 
 
 def depth(table, runs, models=tuple(MODELS), depths=DEPTHS):
-    """Prefill of 512 and decode of 64 tokens behind contexts of several lengths, against llama-bench -fa 1."""
+    """Prefill of 512 and decode of 64 tokens behind contexts of several lengths, against llama-bench -fa 1.
+
+    Both programs warm up by themselves.
+    """
     for key in models:
         name, model = MODELS[key]
         for at in depths:
-            results = alternate(runs, ours=lambda: ours(model, at, prompt=512), peer=lambda: peer(model, at, prompt=512))
+            results = alternate(runs, warm_up=False, ours=lambda: ours(model, at, prompt=512),
+                                peer=lambda: peer(model, at, prompt=512))
             for test, what in TESTS.items():
                 a, b = (spread([run[test] for run in results[side]]) for side in ("ours", "peer"))
                 ratio = a["median"] / b["median"]
