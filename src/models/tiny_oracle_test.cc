@@ -365,7 +365,7 @@ TEST_F(TinyOracleTest, StepSizeDoesNotChangeABitOfCodedKv) {
   const std::vector<TokenId> tokens = Tokens();
   ASSERT_TRUE(TinyGguf::Llama(2, GGML_TYPE_Q8_0).Write(path));
   std::vector<float> f16;
-  for (const char* kv : {"f16", "q8", "q4", "turbo", "turbo:k4v5", "q4+f16:64",
+  for (const char* kv : {"f16", "q8", "q4", "turbo", "turbo:k4v5", "q8+f16:64",
                          "turbo+q8:100", "q8+turbo:64"}) {
     const auto scheme = KvScheme::Parse(kv);
     ASSERT_TRUE(scheme.ok()) << scheme.status();
