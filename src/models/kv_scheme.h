@@ -46,7 +46,7 @@ struct FirstTokens {
 };
 inline constexpr uint32_t kMaxFirstTokens = 1 << 20;
 // Of "q4": one tile. It mends a quarter of what 4 bits lose on Gemma 3 270M, a
-// twelfth on SmolLM2 (docs/decisions/0011), for 1 % of the bytes at 6,144
+// thirteenth on SmolLM2 (docs/decisions/0011), for 1 % of the bytes at 6,144
 // tokens.
 inline constexpr uint32_t kQ4FirstTokens = 64;
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -364,12 +365,18 @@ TEST_F(TinyOracleTest, StepSizeDoesNotChangeABitOfCodedKv) {
   const std::string path = dir_.File("tiny.gguf");
   const std::vector<TokenId> tokens = Tokens();
   ASSERT_TRUE(TinyGguf::Llama(2, GGML_TYPE_Q8_0).Write(path));
-  std::vector<float> f16;
+  std::vector<std::pair<std::string, KvScheme>> schemes;
   for (const char* kv : {"f16", "q8", "q4", "turbo", "turbo:k4v5", "q8+f16:64",
                          "turbo+q8:100", "q8+turbo:64"}) {
     const auto scheme = KvScheme::Parse(kv);
     ASSERT_TRUE(scheme.ok()) << scheme.status();
-    const auto model = Model::Load(path, {.kv = *scheme});
+    schemes.emplace_back(kv, *scheme);
+  }
+  schemes.emplace_back("4 bits for first tokens, too",
+                       KvScheme::ByLayer(AffineScheme(4), {}));
+  std::vector<float> f16;
+  for (const auto& [kv, scheme] : schemes) {
+    const auto model = Model::Load(path, {.kv = scheme});
     ASSERT_TRUE(model.ok()) << model.status();
     const SequenceBlocks one(**model, kTokens);
     const auto whole = StepOnce(**model, one, tokens, 0, Wanted::kLast);

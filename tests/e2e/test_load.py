@@ -15,8 +15,8 @@ FAMILIES = 4
 QUESTIONS = 6
 SALTS = 6
 RAM_MIB = 24  # a tenth of what all prompts and replies take
-# Of one request, in seconds: the first sixteen come at once and are all cold, and a sanitizer makes that minutes.
-PATIENCE = 1800
+# Of one request, in seconds: the first sixteen come at once and are all cold, which takes a sanitizer's server minutes.
+PATIENCE = int(os.environ.get("EVERWARM_LOAD_PATIENCE", "300"))
 
 
 def prompts():
@@ -92,7 +92,7 @@ def test_a_thousand_mixed_requests_with_a_tenth_of_the_ram(start):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(2 * PATIENCE)
     print(json.dumps({"seconds": time.monotonic() - began, "cut": load.cut, **server.stats()["requests"]}))
     assert load.wrong == []
     assert server.flush().status == 200
