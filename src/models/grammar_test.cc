@@ -14,6 +14,8 @@
 namespace everwarm::models {
 namespace {
 
+using std::string_literals::operator""s;
+
 class GrammarTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -215,11 +217,9 @@ TEST_F(GrammarTest, WhatIsNoGrammarIsRefused) {
     }
   }
   EXPECT_FALSE(Grammar::Compile(vocabulary(), {.text = "root ::= other"}).ok());
+  EXPECT_FALSE(Grammar::Compile(vocabulary(), {.text = "\0"s}).ok());
   EXPECT_FALSE(
-      Grammar::Compile(vocabulary(), {.text = std::string("\0", 1)}).ok());
-  EXPECT_FALSE(Grammar::Compile(vocabulary(), {.text = std::string(
-                                                   "root ::= \"a\"\0 | b", 20)})
-                   .ok());
+      Grammar::Compile(vocabulary(), {.text = "root ::= \"a\"\0 | b"s}).ok());
   EXPECT_FALSE(
       Grammar::Compile(vocabulary(), {.text = "root ::= root \"a\""}).ok());
 }

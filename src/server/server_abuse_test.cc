@@ -16,6 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using std::string_literals::operator""s;
 
 using ServerAbuseTest = ServerFixture;
 
@@ -84,7 +85,7 @@ TEST_F(ServerAbuseTest, WrongBodiesAreTheClientsErrorOnEveryPath) {
       "7",
       "hello",
       "{\"a\":NaN}",
-      std::string("\0\xff\xfe", 3),
+      "\0\xff\xfe"s,
       "{\"messages\":[{\"role\":\"user\",\"content\":\"\\ud800\"}]}",
       "{\"prompt\":\"\xff\"}",
       std::string(1'000'000, '['),
@@ -110,7 +111,7 @@ TEST_F(ServerAbuseTest, OddTextReachesTheModelUnharmed) {
       R"({"messages":[{"role":"user","content":"a\u0000b\ud83d\ude00\n"}]})";
   EXPECT_EQ(Post("/v1/chat/completions", body).status, 200);
   EXPECT_EQ(TextOf(engine_.last_request().prompt),
-            std::string("[user]a\0b\xF0\x9F\x98\x80\n\n[assistant]", 26));
+            "[user]a\0b\xF0\x9F\x98\x80\n\n[assistant]"s);
 }
 
 TEST_F(ServerAbuseTest, UnknownPathsAndMethodsSaySo) {
