@@ -2,18 +2,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "ggml-cpu.h"
+#include "ggml.h"
 #include "kernels/attention.h"
 
 namespace everwarm::cli {
 namespace {
 
-// Raise when a kernel, a graph or the pinned ggml changes the bits of a result.
+// Raise when a kernel or a graph changes the bits of a result.
 constexpr int kVersion = 3;
 
 }  // namespace
 
 std::string NumericsVersion(const std::string& variant) {
-  std::string ggml;
+  std::string ggml = absl::StrCat("ggml-", ggml_version());
   if (ggml_cpu_has_avx() != 0) absl::StrAppend(&ggml, "+avx");
   if (ggml_cpu_has_avx2() != 0) absl::StrAppend(&ggml, "+avx2");
   if (ggml_cpu_has_fma() != 0) absl::StrAppend(&ggml, "+fma");
@@ -27,7 +28,7 @@ std::string NumericsVersion(const std::string& variant) {
   if (ggml_cpu_has_dotprod() != 0) absl::StrAppend(&ggml, "+dotprod");
   if (ggml_cpu_has_matmul_int8() != 0) absl::StrAppend(&ggml, "+i8mm");
   const std::string version =
-      absl::StrCat(kVersion, "/", kernels::KernelTarget(), "/ggml", ggml);
+      absl::StrCat(kVersion, "/", kernels::KernelTarget(), "/", ggml);
   return variant.empty() ? version : absl::StrCat(version, "/", variant);
 }
 
