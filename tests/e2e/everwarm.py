@@ -65,6 +65,17 @@ class Answer:
         return choice["text"] if "text" in choice else choice["message"]["content"]
 
     @property
+    def exact(self):
+        """The text and how likely each of its tokens was, to the last bit: a wrong key or value shows here long before
+        it changes a text. Equal for the same prompt only where products do not depend on how many rows are
+        computed together, as in tiny models."""
+        choice = self.json["choices"][0]
+        likely = choice["logprobs"]
+        assert likely is not None, self.body
+        return self.text, (tuple(token["logprob"] for token in likely["content"]) if "message" in choice
+                           else tuple(likely["token_logprobs"]))
+
+    @property
     def error(self):
         return self.json["error"]
 
@@ -149,11 +160,11 @@ class Server:
 
     def complete(self, prompt, max_tokens=8, **more):
         return self.request("POST", "/v1/completions",
-                            {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, **more})
+                            {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "logprobs": 0, **more})
 
     def chat(self, messages, max_tokens=8, **more):
         return self.request("POST", "/v1/chat/completions",
-                            {"messages": messages, "max_tokens": max_tokens, "temperature": 0, **more})
+                            {"messages": messages, "max_tokens": max_tokens, "temperature": 0, "logprobs": True, **more})
 
     # The same, computed from nothing: a namespace that nobody has used.
     def cold_complete(self, prompt, max_tokens=8, **more):

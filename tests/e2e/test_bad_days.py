@@ -18,11 +18,13 @@ WORDS = ("zebra", "otter", "heron", "lynx", "tapir", "newt", "ibis", "mole", "cr
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory, tiny):
-    """Questions, and the text that each gets from nothing."""
+    """Questions, and the reply that each gets from nothing."""
     directory = tmp_path_factory.mktemp("cold")
     server = everwarm.Server("off", model=tiny, log=directory / "server.log")
-    cases = [(question(700, word), server.cold_chat(question(700, word)).text) for word in WORDS]
+    cases = [(question(700, word), server.cold_chat(question(700, word)).exact) for word in WORDS]
     server.close()
+    # Else one could be served what is another's, and nobody would see it.
+    assert len({reply for _, reply in cases}) == len(cases)
     return cases
 
 
@@ -40,8 +42,8 @@ def small_disk(tmp_path):
 
 
 def check_all(server, asked):
-    for messages, text in asked:
-        assert server.chat(messages).text == text
+    for messages, reply in asked:
+        assert server.chat(messages).exact == reply
 
 
 def test_a_full_disk_fails_the_flush_and_loses_nothing(start, tiny, asked, small_disk):
@@ -63,9 +65,9 @@ def test_a_full_disk_fails_the_flush_and_loses_nothing(start, tiny, asked, small
     assert flush.json["flushed"] > 0
     server.kill()
     server = start(model=tiny, cache=small_disk / "cache")
-    for messages, text in asked:
+    for messages, reply in asked:
         answer = server.chat(messages)
-        assert answer.text == text
+        assert answer.exact == reply
         assert answer.cached == answer.prompt_tokens - 1
     assert not list((small_disk / "cache").rglob("tmp-*"))
 
@@ -100,9 +102,9 @@ def test_a_directory_that_becomes_read_only_is_out_of_the_way(start, tiny, asked
     assert flush.status == 200, flush.body
     server.kill()
     server = start(model=tiny)
-    for messages, text in asked:
+    for messages, reply in asked:
         answer = server.chat(messages)
-        assert answer.text == text
+        assert answer.exact == reply
         assert answer.cached == answer.prompt_tokens - 1
 
 
@@ -120,8 +122,8 @@ def test_files_removed_under_the_running_server_are_computed_again(start, tiny, 
     assert flush.status == 200, flush.body
     server.kill()
     server = start(model=tiny)
-    for messages, text in asked:
-        assert server.chat(messages).text == text
+    for messages, reply in asked:
+        assert server.chat(messages).exact == reply
 
 
 def block_files(cache_dir):
@@ -158,17 +160,17 @@ def damages():
 def test_files_damaged_under_the_running_server_are_never_served(start, tiny, asked, cache_dir):
     # Without RAM every block comes from the disk.
     server = start("--ram-cache", "0", model=tiny)
-    messages, text = asked[0]
+    messages, reply = asked[0]
     damaged = 0
     for name, damage, choose in damages():
-        assert server.chat(messages).text == text
+        assert server.chat(messages).exact == reply
         flush = server.flush()
         assert flush.status == 200, (name, flush.body)
         for arguments in choose(block_files(cache_dir)):
             # The server itself removes what something longer has replaced.
             with contextlib.suppress(FileNotFoundError):
                 damage(*arguments)
-        assert server.chat(messages).text == text, name
+        assert server.chat(messages).exact == reply, name
         found = server.stats()["ssd_cache"]["damaged"]
         assert found > damaged, name
         damaged = found
@@ -200,7 +202,7 @@ def plant(kind, path, larger):
 @pytest.mark.parametrize("running", [False, True], ids=["before-a-start", "while-it-runs"])
 def test_an_entry_that_cannot_be_used_is_given_up_after_one_try(start, tiny, asked, cache_dir, tmp_path, kind, running):
     other = start("--block-tokens", "128", model=tiny, cache=tmp_path / "other")
-    messages, text = asked[0]
+    messages, reply = asked[0]
     other.chat(messages)
     assert other.stop() == 0
     larger = block_files(tmp_path / "other")[0]
@@ -215,7 +217,7 @@ def test_an_entry_that_cannot_be_used_is_given_up_after_one_try(start, tiny, ask
     if not running:
         server = start("--ram-cache", "0", model=tiny)
     for _ in range(5):
-        assert server.chat(messages).text == text
+        assert server.chat(messages).exact == reply
         flush = server.flush()
         assert flush.status == 200, flush.body
     assert server.chat(messages).from_ssd > 0
@@ -223,7 +225,7 @@ def test_an_entry_that_cannot_be_used_is_given_up_after_one_try(start, tiny, ask
     assert server.stop() == 0
     server = start("--ram-cache", "0", model=tiny)
     answer = server.chat(messages)
-    assert answer.text == text
+    assert answer.exact == reply
     assert answer.cached == answer.prompt_tokens - 1
     assert server.stop() == 0
     for path in files:
@@ -233,25 +235,25 @@ def test_an_entry_that_cannot_be_used_is_given_up_after_one_try(start, tiny, ask
 def test_conversations_keep_apart_on_their_way_to_the_disk_and_back(start, tiny, asked):
     server = start("--ram-cache", "512KiB", model=tiny)
     short = [[{"role": "user", "content": f"Name {i} rivers."}] for i in range(10)]
-    short_texts = [server.cold_chat(messages).text for messages in short]
+    short_replies = [server.cold_chat(messages).exact for messages in short]
     wrong = []
 
-    def ask(messages, text):
+    def ask(messages, reply):
         answer = server.chat(messages)
-        if answer.text != text:
-            wrong.append((messages, answer.text))
+        if answer.exact != reply:
+            wrong.append((messages, answer.exact))
 
     for turn in range(6):
         if turn == 5:
             assert server.flush().status == 200
             server.stop()
             server = start("--ram-cache", "512KiB", model=tiny)
-        aside = [threading.Thread(target=ask, args=case) for case in zip(short, short_texts)]
+        aside = [threading.Thread(target=ask, args=case) for case in zip(short, short_replies)]
         for thread in aside:
             thread.start()
-        for messages, text in asked[:6]:
+        for messages, reply in asked[:6]:
             answer = server.chat(messages)
-            assert answer.text == text
+            assert answer.exact == reply
             assert answer.cached > 0 or turn == 0
         for thread in aside:
             thread.join()
@@ -262,12 +264,12 @@ def test_conversations_keep_apart_on_their_way_to_the_disk_and_back(start, tiny,
 def test_a_stop_keeps_the_newest_work_of_many_conversations(start, tiny):
     server = start(model=tiny)
     cases = [question(150, f"{WORDS[i % len(WORDS)]} {i}") for i in range(30)]
-    texts = [server.chat(messages).text for messages in cases]
+    replies = [server.chat(messages).exact for messages in cases]
     assert server.stop() == 0
     server = start(model=tiny)
-    for messages, text in reversed(list(zip(cases, texts))):
+    for messages, reply in reversed(list(zip(cases, replies))):
         answer = server.chat(messages)
-        assert answer.text == text
+        assert answer.exact == reply
         assert answer.from_ssd == answer.prompt_tokens - 1
 
 
@@ -281,10 +283,10 @@ def times(files):
 
 def test_a_flush_tells_the_truth_about_the_moment(start, tiny, cache_dir):
     server = start(model=tiny)
-    texts = []
+    replies = []
     cases = [question(120, f"{WORDS[i % len(WORDS)]} {i}") for i in range(30)]
     for messages in cases:
-        texts.append(server.chat(messages).text)
+        replies.append(server.chat(messages).exact)
         first = server.flush()
         assert first.status == 200, first.body
         written = times(block_files(cache_dir))
@@ -295,9 +297,9 @@ def test_a_flush_tells_the_truth_about_the_moment(start, tiny, cache_dir):
         assert times(block_files(cache_dir)).items() <= written.items()
     server.kill()
     server = start(model=tiny)
-    for messages, text in zip(cases, texts):
+    for messages, reply in zip(cases, replies):
         answer = server.chat(messages)
-        assert answer.text == text
+        assert answer.exact == reply
         assert answer.from_ssd == answer.prompt_tokens - 1
 
 

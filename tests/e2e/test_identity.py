@@ -42,7 +42,7 @@ def model(tmp_path, tiny):
 @pytest.mark.parametrize("in_place", [True, False], ids=["overwritten", "replaced"])
 def test_a_changed_model_of_the_same_name_shares_nothing(start, model, tmp_path, change, in_place):
     server = start(model=model)
-    text = server.chat(MESSAGES).text
+    reply = server.chat(MESSAGES).exact
     assert server.stop() == 0
     before = model.stat()
     original = model.read_bytes()
@@ -59,23 +59,23 @@ def test_a_changed_model_of_the_same_name_shares_nothing(start, model, tmp_path,
     server = start(model=model)
     other = server.chat(MESSAGES)
     assert other.cached == 0
-    assert other.text == server.cold_chat(MESSAGES).text
+    assert other.exact == server.cold_chat(MESSAGES).exact
     if change == "weights":
-        assert other.text != text
+        assert other.exact != reply
     assert server.stop() == 0
     # The first one again finds its own.
     model.write_bytes(original)
     os.utime(model, ns=(before.st_atime_ns, before.st_mtime_ns))
     server = start(model=model)
     again = server.chat(MESSAGES)
-    assert again.text == text
+    assert again.exact == reply
     assert again.from_ssd == again.prompt_tokens - 1
 
 
 @pytest.mark.parametrize("how", ["moved", "copied", "linked"])
 def test_a_model_that_lies_elsewhere_finds_its_own(start, model, tmp_path, how):
     server = start(model=model)
-    text = server.chat(MESSAGES).text
+    reply = server.chat(MESSAGES).exact
     assert server.stop() == 0
     elsewhere = tmp_path / "elsewhere" / "renamed.gguf"
     elsewhere.parent.mkdir()
@@ -87,30 +87,30 @@ def test_a_model_that_lies_elsewhere_finds_its_own(start, model, tmp_path, how):
         elsewhere.symlink_to(model)
     server = start(model=elsewhere)
     again = server.chat(MESSAGES)
-    assert again.text == text
+    assert again.exact == reply
     assert again.from_ssd == again.prompt_tokens - 1
 
 
 def test_a_cache_directory_that_was_moved_is_as_good(start, model, cache_dir, tmp_path):
     server = start(model=model)
-    text = server.chat(MESSAGES).text
+    reply = server.chat(MESSAGES).exact
     assert server.stop() == 0
     cache_dir.rename(tmp_path / "moved")
     server = start(model=model, cache=tmp_path / "moved")
     again = server.chat(MESSAGES)
-    assert again.text == text
+    assert again.exact == reply
     assert again.from_ssd == again.prompt_tokens - 1
 
 
 @pytest.mark.parametrize("tokens", ["16", "128"])
 def test_another_block_size_shares_nothing(start, model, tokens):
     server = start(model=model)
-    text = server.chat(MESSAGES).text
+    reply = server.chat(MESSAGES).exact
     assert server.stop() == 0
     server = start("--block-tokens", tokens, model=model)
     other = server.chat(MESSAGES)
     assert other.cached == 0
-    assert other.text == text
+    assert other.exact == reply
     assert server.stop() == 0
     server = start(model=model)
     assert server.chat(MESSAGES).from_ssd > 0
@@ -119,18 +119,18 @@ def test_another_block_size_shares_nothing(start, model, tokens):
 @pytest.mark.parametrize("kv", ["q8", "q4", "turbo:k8v3", "f16+q8:64"], ids=lambda kv: kv.replace(":", "-"))
 def test_another_number_format_shares_nothing_and_harms_nothing(start, model, cache_dir, kv):
     server = start(model=model)
-    text = server.chat(MESSAGES).text
+    reply = server.chat(MESSAGES).exact
     assert server.stop() == 0
     before = {path: path.read_bytes() for path in cache_dir.rglob("*.kv")}
     server = start("--kv", kv, model=model)
     other = server.chat(MESSAGES)
     assert other.cached == 0
-    assert other.text == server.cold_chat(MESSAGES).text
+    assert other.exact == server.cold_chat(MESSAGES).exact
     # The first one's files count against the cap, and stay.
     assert server.stats()["ssd_cache"]["bytes"] > sum(map(len, before.values()))
     assert server.stop() == 0
     assert {path: path.read_bytes() for path in before} == before
     server = start(model=model)
     again = server.chat(MESSAGES)
-    assert again.text == text
+    assert again.exact == reply
     assert again.from_ssd == again.prompt_tokens - 1

@@ -59,7 +59,7 @@ def test_a_fork_in_the_middle_gets_its_own_text(serve):
     fork = talk.prompts[2][:-2] + [{"role": "assistant", "content": "I do not know."}, talk.prompts[2][-1]]
     for _ in range(2):
         answer = server.chat(fork, **digits(12))
-        assert answer.text == server.cold_chat(fork, **digits(12)).text
+        assert answer.exact == server.cold_chat(fork, **digits(12)).exact
     assert computed(answer) <= CUE
 
 
@@ -72,7 +72,7 @@ def test_a_server_that_was_copied_while_it_ran_answers_alike(serve, tmp_path):
     server.kill()
     server = serve(cache=tmp_path / "copy")
     restored = server.chat(talk.prompts[-1], **digits(24))
-    assert restored.text == live.text
+    assert restored.exact == live.exact
     assert restored.cached == live.cached == restored.from_ssd
 
 
@@ -84,10 +84,10 @@ def test_a_change_in_a_long_prompt_costs_no_more_than_the_way_from_the_last_stat
     other = server.tokens(document(100, "river"))
     # So near the end that no state on the way was thinned.
     first = server.complete(whole[:890] + other)
-    assert first.text == server.cold_complete(whole[:890] + other).text
+    assert first.exact == server.cold_complete(whole[:890] + other).exact
     assert computed(first) <= EVERY + len(other)
     second = server.complete(whole[:890] + other[1:])
-    assert second.text == server.cold_complete(whole[:890] + other[1:]).text
+    assert second.exact == server.cold_complete(whole[:890] + other[1:]).exact
     assert computed(second) == len(other) - 1
 
 
@@ -99,7 +99,7 @@ def test_conversations_side_by_side_keep_their_own_states(serve):
         with concurrent.futures.ThreadPoolExecutor(len(talks)) as pool:
             answers = list(pool.map(lambda talk: server.chat(talk, **digits(10)), talks))
         for number, answer in enumerate(answers):
-            assert answer.text == server.cold_chat(talks[number], **digits(10)).text
+            assert answer.exact == server.cold_chat(talks[number], **digits(10)).exact
             talks[number] = turn(talks[number], answer, "And then?")
 
 

@@ -77,7 +77,7 @@ class Conversation:
     def ask(self, server, max_tokens=12):
         answer = server.chat(self.messages, max_tokens, grammar=digits(max_tokens))
         cold = server.cold_chat(self.messages, max_tokens, grammar=digits(max_tokens))
-        assert answer.text == cold.text, f"{answer.cached} of {answer.prompt_tokens} tokens were cached"
+        assert answer.exact == cold.exact, f"{answer.cached} of {answer.prompt_tokens} tokens were cached"
         return answer
 
     def go_on(self, answer, text):
@@ -95,16 +95,16 @@ def test_every_prefix_of_a_cached_prompt_gets_its_own_text(serve, slack):
     ask = server.tokens("\nThe code word is")
     prompts = [whole, whole[:2 * WINDOW] + ask, whole[:-1], whole[:WINDOW - 1], whole[:WINDOW],
                whole[:WINDOW + 1]]
-    texts = [server.cold_complete(tokens).text for tokens in prompts]
-    for tokens, text in zip(prompts, texts):
+    replies = [server.cold_complete(tokens).exact for tokens in prompts]
+    for tokens, reply in zip(prompts, replies):
         for _ in range(2):
             answer = server.complete(tokens)
-            assert answer.text == text, f"{len(tokens)} tokens, {answer.cached} cached"
+            assert answer.exact == reply, f"{len(tokens)} tokens, {answer.cached} cached"
         assert computed(answer) <= 1 + missing
     server = restarted(server, serve)
-    for tokens, text in zip(prompts, texts):
+    for tokens, reply in zip(prompts, replies):
         answer = server.complete(tokens)
-        assert answer.text == text, f"{len(tokens)} tokens, {answer.cached} cached"
+        assert answer.exact == reply, f"{len(tokens)} tokens, {answer.cached} cached"
         assert computed(answer) <= 1 + missing
 
 
@@ -125,7 +125,7 @@ def test_turns_and_regenerations_compute_what_is_new(serve, slack, restart):
             assert answer.from_ssd == answer.cached
             server = restarted(server, serve)
         again = conversation.ask(server)
-        assert again.text == answer.text
+        assert again.exact == answer.exact
         assert computed(again) <= 1 + slack
 
 
@@ -148,7 +148,7 @@ def test_a_prompt_one_token_shorter_costs_a_span(serve, slack):
     tokens = server.tokens(document(6 * WINDOW, "ibis"))[:3 * WINDOW + 5]
     server.complete(tokens)
     shorter = server.complete(tokens[:-1])
-    assert shorter.text == server.cold_complete(tokens[:-1]).text
+    assert shorter.exact == server.cold_complete(tokens[:-1]).exact
     assert computed(shorter) <= 1 + slack
 
 
@@ -159,7 +159,7 @@ def test_a_reply_longer_than_the_window_can_be_regenerated(serve, slack):
     assert answer.usage["completion_tokens"] == 2 * WINDOW
     for _ in range(2):
         again = conversation.ask(server, max_tokens=2 * WINDOW)
-        assert again.text == answer.text
+        assert again.exact == answer.exact
         assert computed(again) <= 1 + slack
         server = restarted(server, serve)
     conversation.go_on(answer, "Go on.")
@@ -187,7 +187,7 @@ def test_thinking_left_out_costs_no_more_than_the_reply(serve, slack):
     def ask():
         answer = server.chat(messages, 60, grammar=THINKING)
         cold = server.cold_chat(messages, 60, grammar=THINKING)
-        assert answer.text == cold.text
+        assert answer.exact == cold.exact
         return answer
 
     prompts = []

@@ -35,14 +35,14 @@ def conversations(count):
 def test_a_stop_waits_until_a_slow_disk_has_everything(start, slow, tiny, tmp_path):
     server, _ = slow(0.02)
     cases = conversations(30)
-    texts = [server.chat(messages).text for messages in cases]
+    replies = [server.chat(messages).exact for messages in cases]
     assert server.stats()["ssd_cache"]["pending_stores"] > 0
     assert server.stop() == 0
     assert (tmp_path / "stalled").stat().st_size > 100
     server = start(model=tiny)
-    for messages, text in zip(cases, texts):
+    for messages, reply in zip(cases, replies):
         answer = server.chat(messages)
-        assert answer.text == text
+        assert answer.exact == reply
         assert answer.from_ssd == answer.prompt_tokens - 1
 
 
@@ -50,13 +50,13 @@ def test_a_stop_that_is_cut_short_has_kept_the_newest_and_counts_the_rest(start,
     # The disk gets ten seconds at least, in which it answers some hundred calls: half of what there is to do.
     server, _ = slow(0.03, "--shutdown-timeout", "1s")
     cases = conversations(80)
-    texts = [server.chat(messages).text for messages in cases]
+    replies = [server.chat(messages).exact for messages in cases]
     code = server.stop()
     assert code not in (0, None) and code > 0
     assert re.search(r"not everything is on the disk: [1-9]\d* blocks", server.log_text()), server.log_text()
     server = start(model=tiny)
     newest = server.chat(cases[-1])
-    assert newest.text == texts[-1]
+    assert newest.exact == replies[-1]
     assert newest.from_ssd == newest.prompt_tokens - 1
     found = [server.chat(messages).from_ssd > everwarm.BLOCK for messages in cases]
     assert not all(found)
@@ -66,9 +66,9 @@ def test_replies_go_on_while_the_disk_does_not_answer(start, slow, tiny):
     server, switch = slow(30, "--durable-wait", "1s")
     cases = conversations(6)
     began = time.monotonic()
-    texts = [server.chat(messages, 20).text for messages in cases]
+    replies = [server.chat(messages, 20).exact for messages in cases]
     again = server.chat(cases[0], 20)
-    assert again.text == texts[0]
+    assert again.exact == replies[0]
     assert again.cached == again.prompt_tokens - 1
     waited = server.request("POST", "/v1/chat/completions", {"messages": cases[1], "max_tokens": 2, "temperature": 0},
                             {"X-Everwarm-Wait-Durable": "1"})
@@ -80,16 +80,16 @@ def test_replies_go_on_while_the_disk_does_not_answer(start, slow, tiny):
     assert server.flush().status == 200
     server.kill()
     server = start(model=tiny)
-    for messages, text in zip(cases, texts):
+    for messages, reply in zip(cases, replies):
         answer = server.chat(messages, 20)
-        assert answer.text == text
+        assert answer.exact == reply
         assert answer.from_ssd == answer.prompt_tokens - 1
 
 
 def test_whoever_waits_for_a_disk_that_does_not_answer_is_computed_instead(start, slow, tiny):
     server = start(model=tiny)
     stored, other = conversations(2)
-    texts = [server.chat(messages, 20).text for messages in (stored, other)]
+    replies = [server.chat(messages, 20).exact for messages in (stored, other)]
     assert server.flush().status == 200
     assert server.stop() == 0
     # A minute for each call, and both begin with blocks that are on the disk.
@@ -97,16 +97,16 @@ def test_whoever_waits_for_a_disk_that_does_not_answer_is_computed_instead(start
     began = time.monotonic()
     first = server.chat(stored, 20)
     waited = time.monotonic() - began
-    assert first.text == texts[0]
+    assert first.exact == replies[0]
     assert first.from_ssd == 0
     assert 4 < waited < 30
     began = time.monotonic()
     second = server.chat(other, 20)
-    assert second.text == texts[1]
+    assert second.exact == replies[1]
     assert time.monotonic() - began < waited
     assert server.stats()["cache"]["requests_without_ssd"] == 2
     assert "the disk does not answer" in server.log_text()
     switch.unlink()
     # The reads come at last, and hurt nobody.
-    assert server.chat(stored, 20).text == texts[0]
+    assert server.chat(stored, 20).exact == replies[0]
     assert server.stop() == 0
