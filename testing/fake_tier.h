@@ -48,6 +48,8 @@ class FakeTier final : public Tier {
   size_t FailLoads(absl::Status status, size_t count = kAll);
   // As if evicted for the cap.
   void Drop(BlockKey key);
+  // As if somebody had removed its file.
+  void Lose(BlockKey key);
   // A new process: nothing is queued, nobody has been told anything.
   void Restart();
   // What a start-up scan finds, in no particular order.
@@ -161,6 +163,12 @@ inline size_t FakeTier::FailLoads(absl::Status status, size_t count) {
 inline void FakeTier::Drop(BlockKey key) {
   if (disk_.erase(key) > 0) {
     events_.push_back(DroppedEvent{key});
+  }
+}
+
+inline void FakeTier::Lose(BlockKey key) {
+  if (disk_.erase(key) > 0) {
+    events_.push_back(DroppedEvent{key, DropReason::kLost});
   }
 }
 

@@ -87,6 +87,25 @@ TEST(FlushTest, TriesAtOnceWhatWaitsForItsRetry) {
   EXPECT_TRUE(h.cache().FlushOutcome(ticket)->durable());
 }
 
+TEST(FlushTest, IsNotDurableWhileWhatTheTierLostIsNotWrittenAgain) {
+  CacheHarness h(FullOnly());
+  h.Generate(Range(1, 32));
+  h.StoreAll();
+  h.tier().Lose(h.tier().disk().begin()->first);
+  h.cache().Poll();
+  const uint64_t failing = h.cache().BeginFlush();
+  h.tier().FailStores(absl::UnavailableError("EIO"));
+  h.cache().Poll();
+  h.tier().FailStores(absl::UnavailableError("EIO"));
+  h.cache().Poll();
+  const auto report = h.cache().FlushOutcome(failing);
+  ASSERT_TRUE(report.has_value());
+  EXPECT_FALSE(report->durable());
+  const uint64_t ticket = h.cache().BeginFlush();
+  h.StoreAll();
+  EXPECT_TRUE(h.cache().FlushOutcome(ticket)->durable());
+}
+
 TEST(FlushTest, EndsWhereAQueuedBlockIsFoundOnTheDiskAndLeavesRam) {
   CacheHarness h(FullOnly());
   h.Generate(Range(1, 48));

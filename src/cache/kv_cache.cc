@@ -173,13 +173,21 @@ struct KvCache::Impl final : SequenceOwner {
   }
   void Handle(LoadedEvent& event) { taking.OnLoaded(event.key, event.block); }
   void Handle(LoadFailedEvent& event) {
+    // RAM may have the beginning of what cannot be read.
+    if (Residency* const residency = copies.Drop(event.key);
+        residency != nullptr) {
+      stores.MarkDirty(*residency);
+    }
     taking.OnLoadFailed(event.key, event.status);
   }
   void Handle(DroppedEvent& event) {
     adoption.Forget(event.key);
-    // A RAM copy stays and is not written again: the tier had a reason.
+    // A RAM copy stays. What the tier had no room for is not written again.
     if (Residency* const residency = copies.Drop(event.key);
         residency != nullptr) {
+      if (event.reason == DropReason::kLost) {
+        stores.MarkDirty(*residency);
+      }
       tree.Prune(residency->node);
       retention.NoteChange();
     }

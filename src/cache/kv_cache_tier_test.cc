@@ -185,6 +185,56 @@ TEST(KvCacheStoreTest, WhatTheTierDroppedIsNotRewrittenUntilItIsUsed) {
   EXPECT_EQ(h.tier().stores().size(), 2);
 }
 
+TEST(KvCacheStoreTest, WhatTheTierLostIsWrittenAgainFromRam) {
+  CacheHarness h(FullOnly());
+  h.Generate(Range(1, 32));
+  h.StoreAll();
+  const BlockKey lost = h.tier().disk().begin()->first;
+  h.tier().Lose(lost);
+  h.cache().Poll();
+  EXPECT_EQ(h.cache().stats().dirty_blocks, 1);
+  ASSERT_EQ(h.tier().stores().size(), 1);
+  EXPECT_EQ(h.tier().stores()[0].identity.key, lost);
+  h.StoreAll();
+  EXPECT_TRUE(h.tier().disk().contains(lost));
+  EXPECT_EQ(h.cache().stats().dirty_blocks, 0);
+  EXPECT_TRUE(h.tier().problems().empty());
+}
+
+TEST(KvCacheStoreTest, TheRamCopyOfWhatTheTierLostIsKeptUntilItIsDurable) {
+  CacheHarness h(FullOnly(), Room(2));
+  h.Generate(Range(1, 32));
+  h.StoreAll();
+  h.tier().Lose(h.tier().disk().begin()->first);
+  h.tier().set_max_pending_stores(0);
+  h.cache().Poll();
+  h.Generate(Range(1001, 32));
+  h.cache().Poll();
+  EXPECT_EQ(h.cache().stats().lost_blocks, 0);
+  EXPECT_EQ(h.TakeReady(Range(1, 40))->length(), 32);
+}
+
+TEST(KvCacheStoreTest, WhatIsLostWhileAReadOfItFailsIsWrittenFromRam) {
+  CacheHarness h(FullOnly());
+  h.Generate(Range(1, 32));
+  h.StoreAll();
+  h.Restart();
+  // The disk does not answer, and it is computed; then it answers badly.
+  const auto sequence = h.Take(Range(1, 40));
+  h.clock().Advance(std::chrono::seconds(5));
+  h.cache().Poll();
+  ASSERT_TRUE(sequence->ready());
+  ASSERT_TRUE(h.Compute(*sequence, Range(1, 32)).ok());
+  h.cache().Publish(*sequence);
+  EXPECT_EQ(h.cache().stats().dirty_blocks, 0);
+  h.tier().FailLoads(absl::DataLossError("damaged"));
+  h.cache().Poll();
+  EXPECT_EQ(h.cache().stats().dirty_blocks, 2);
+  h.StoreAll();
+  EXPECT_EQ(h.tier().disk().size(), 2);
+  EXPECT_TRUE(h.tier().problems().empty());
+}
+
 TEST(KvCacheLoadTest, BlocksOnTheTierAreReadForWhoNeedsThem) {
   for (const CacheLayout& layout :
        {FullOnly(), FullAndWindow(), ThreeGroups(), MixedAndWindow()}) {

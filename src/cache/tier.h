@@ -76,9 +76,16 @@ struct LoadFailedEvent {
   BlockKey key;
   absl::Status status;
 };
-// Evicted by the tier to keep its cap, or found damaged.
+enum class DropReason : uint8_t {
+  // To keep the cap: others were used since.
+  kEvicted,
+  // Damaged, or somebody removed it: it should be there, and is not.
+  kLost,
+};
+// The tier no longer has it.
 struct DroppedEvent {
   BlockKey key;
+  DropReason reason = DropReason::kEvicted;
 };
 using TierEvent = std::variant<StoredEvent, StoreFailedEvent, LoadedEvent,
                                LoadFailedEvent, DroppedEvent>;
@@ -101,9 +108,11 @@ struct TierStats {
   uint64_t failed_loads = 0;
   uint64_t evicted = 0;
   uint64_t damaged = 0;
-  // Read again only to look for damage.
+  // Read again only to look for damage, and how often that could not be read,
+  // which says nothing of the block.
   uint64_t scrubbed = 0;
   uint64_t scrubbed_bytes = 0;
+  uint64_t scrub_failed = 0;
 };
 
 // Threads: all calls from the engine thread, except stats() from any.
