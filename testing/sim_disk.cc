@@ -12,6 +12,8 @@ namespace everwarm::store {
 namespace {
 
 constexpr size_t kPage = 4096;
+// Names that fit in one page of a directory; a block's name has 70 bytes.
+constexpr size_t kNamesInPage = 48;
 
 std::string ParentOf(const std::string& path) {
   return path.substr(0, path.rfind('/'));
@@ -40,7 +42,11 @@ struct SimDisk::Node {
   };
 
   uint64_t Allocated() const {
-    return kind == FileKind::kDirectory ? kPage : RoundedUp(data.size());
+    return kind == FileKind::kDirectory
+               ? std::max<size_t>(
+                     1, (most_entries + kNamesInPage - 1) / kNamesInPage) *
+                     kPage
+               : RoundedUp(data.size());
   }
   FileInfo Info() const {
     FileInfo info;
@@ -74,6 +80,9 @@ struct SimDisk::Node {
   Clock::Wall changed;
   // Names that it has now; without any it takes no space.
   int names = 0;
+  // Of a directory, which does not shrink.
+  size_t entries = 0;
+  size_t most_entries = 0;
 };
 
 void SimDisk::Node::LosePower(Unsynced what, std::mt19937_64& random) {
@@ -149,18 +158,27 @@ class SimDisk::Handle final : public File {
 
 class SimDisk::HeldLock final : public FileLock {
  public:
-  HeldLock(SimDisk* disk, std::string path, uint64_t epoch)
-      : disk_(*disk), path_(std::move(path)), epoch_(epoch) {}
+  HeldLock(SimDisk* disk, std::string path, uint64_t inode, uint64_t epoch)
+      : disk_(*disk), path_(std::move(path)), inode_(inode), epoch_(epoch) {}
   ~HeldLock() override {
     MutexLock lock(disk_.mutex_);
     if (epoch_ == disk_.epoch_) {
-      disk_.locks_.erase(path_);
+      disk_.locks_.erase(inode_);
     }
+  }
+  absl::Status Check() const override {
+    MutexLock lock(disk_.mutex_);
+    EW_RETURN_IF_ERROR(disk_.Begin(Op::kStat, epoch_));
+    EW_ASSIGN_OR_RETURN(const NodePtr node, disk_.Find(path_));
+    return node->inode == inode_ ? absl::OkStatus()
+                                 : absl::FailedPreconditionError(
+                                       absl::StrCat(path_, ": another file"));
   }
 
  private:
   SimDisk& disk_;
   const std::string path_;
+  const uint64_t inode_;
   const uint64_t epoch_;
 };
 
@@ -263,6 +281,12 @@ void SimDisk::LosePower(Unsynced unsynced, std::mt19937_64& random) {
     after[path] = {node};
   }
   names_ = std::move(after);
+  root_->entries = 0;
+  for (const auto& [path, states] : names_) {
+    states.back()->entries = 0;
+    // It comes after its directory.
+    ++Live(ParentOf(path))->entries;
+  }
 }
 
 // --- What the test looks at and prepares ---
@@ -466,13 +490,18 @@ absl::StatusOr<std::unique_ptr<FileLock>> SimDisk::Lock(
   MutexLock lock(mutex_);
   EW_RETURN_IF_ERROR(Begin(Op::kLock));
   EW_RETURN_IF_ERROR(Find(ParentOf(path)).status());
-  if (!locks_.insert(path).second) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": locked"));
-  }
   if (Live(path) == nullptr) {
     SetName(path, NewNode(FileKind::kRegular));
   }
-  return std::make_unique<HeldLock>(this, path, epoch_);
+  const NodePtr node = Live(path);
+  if (node->kind != FileKind::kRegular) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": not a regular file"));
+  }
+  if (!locks_.insert(node->inode).second) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": locked"));
+  }
+  return std::make_unique<HeldLock>(this, path, node->inode, epoch_);
 }
 
 absl::Status SimDisk::SetModified(const std::string& path, Clock::Wall time) {
@@ -488,6 +517,11 @@ absl::StatusOr<SpaceInfo> SimDisk::Space(const std::string&) {
   MutexLock lock(mutex_);
   EW_RETURN_IF_ERROR(Begin(Op::kSpace));
   return SpaceInfo{capacity_ - std::min(used_, capacity_), capacity_};
+}
+
+uint64_t SimDisk::UniqueNumber() {
+  MutexLock lock(mutex_);
+  return ++unique_;
 }
 
 // --- Parts ---
@@ -562,13 +596,23 @@ void SimDisk::SetName(const std::string& path, NodePtr node) {
   if (states.empty()) {
     states.push_back(nullptr);
   }
+  const NodePtr dir = Live(ParentOf(path));
   if (states.back() != nullptr) {
     --states.back()->names;
     used_ -= states.back()->Allocated();
+    if (dir != nullptr) {
+      --dir->entries;
+    }
   }
   if (node != nullptr) {
     ++node->names;
     used_ += node->Allocated();
+    if (dir != nullptr) {
+      const uint64_t before = dir->Allocated();
+      dir->most_entries = std::max(dir->most_entries, ++dir->entries);
+      // The root is nobody's.
+      used_ += dir == root_ ? 0 : dir->Allocated() - before;
+    }
   }
   peak_ = std::max(peak_, used_);
   states.push_back(std::move(node));
@@ -583,8 +627,10 @@ void SimDisk::MoveChildren(const std::string& from, const std::string& to) {
       children.emplace_back(it->first, it->second.back());
     }
   }
+  Live(to)->entries = 0;
   for (auto& [path, node] : children) {
     SetName(path, nullptr);
+    node->entries = 0;
     SetName(absl::StrCat(to, path.substr(from.size())), std::move(node));
   }
 }

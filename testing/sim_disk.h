@@ -102,7 +102,8 @@ class SimDisk final : public Env {
   // Until a call of the kind is stalled.
   void WaitForStalled(Op op);
 
-  // Bytes that the disk holds, rounded up for each file to 4 KiB.
+  // Bytes that the disk holds, rounded up for each file to 4 KiB. Directories
+  // grow with the names in them, and do not shrink.
   void set_capacity(uint64_t bytes);
 
   // The next process begins: files that were open are dead, locks are free,
@@ -148,6 +149,8 @@ class SimDisk final : public Env {
       const std::string& path) override;
   absl::Status SetModified(const std::string& path, Clock::Wall time) override;
   absl::StatusOr<SpaceInfo> Space(const std::string& path) override;
+  // Counts up.
+  uint64_t UniqueNumber() override;
 
  private:
   class Handle;
@@ -201,7 +204,8 @@ class SimDisk final : public Env {
   std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
   NodePtr root_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, NameStates> names_ ABSL_GUARDED_BY(mutex_);
-  std::set<std::string> locks_ ABSL_GUARDED_BY(mutex_);
+  // Inodes: a file that takes a locked one's name is not locked.
+  std::set<uint64_t> locks_ ABSL_GUARDED_BY(mutex_);
   std::vector<Fault> faults_ ABSL_GUARDED_BY(mutex_);
   std::set<int> short_reads_ ABSL_GUARDED_BY(mutex_);
   Chances chances_ ABSL_GUARDED_BY(mutex_);
@@ -214,6 +218,7 @@ class SimDisk final : public Env {
   int total_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t next_inode_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t unique_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t peak_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t capacity_ ABSL_GUARDED_BY(mutex_) = uint64_t{1} << 40;

@@ -73,6 +73,11 @@ class File {
 class FileLock {
  public:
   virtual ~FileLock() = default;
+
+  // Whether it still keeps others out: whoever opens the name meets this lock.
+  // Errors: kNotFound, the name is gone; kFailedPrecondition, it is another
+  //         file's by now, which somebody else may hold.
+  virtual absl::Status Check() const = 0;
 };
 
 struct SpaceInfo {
@@ -117,13 +122,16 @@ class Env {
   virtual absl::Status MakeDir(const std::string& path) = 0;
   virtual absl::Status SyncDir(const std::string& dir) = 0;
   // Creates the file, mode 0600, when it is absent. kFailedPrecondition when
-  // another process, or this one, holds the lock.
+  // another process, or this one, holds the lock, and when it is no regular
+  // file; the message says which.
   virtual absl::StatusOr<std::unique_ptr<FileLock>> Lock(
       const std::string& path) = 0;
   virtual absl::Status SetModified(const std::string& path,
                                    Clock::Wall time) = 0;
   // Of the file system that holds `path`, for a caller without privileges.
   virtual absl::StatusOr<SpaceInfo> Space(const std::string& path) = 0;
+  // Another number each time, in other processes too.
+  virtual uint64_t UniqueNumber() = 0;
 };
 
 }  // namespace everwarm::store

@@ -9,10 +9,12 @@
 
 #include <cerrno>
 #include <cstring>
+#include <random>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "store/aligned_buffer.h"
 #include "store/posix_file.h"
 #include "store/uring_reader.h"
@@ -43,10 +45,48 @@ Fd Open(const std::string& path, int flags, mode_t mode = 0) {
 
 class PosixLock final : public FileLock {
  public:
-  explicit PosixLock(Fd fd) : fd_(std::move(fd)) {}
+  PosixLock(Fd fd, std::string path)
+      : fd_(std::move(fd)), path_(std::move(path)) {}
+
+  absl::Status Check() const override {
+    struct stat held;
+    struct stat named;
+    if (::fstat(fd_.get(), &held) != 0 || ::lstat(path_.c_str(), &named) != 0) {
+      return ErrnoStatus(errno, "stat", path_);
+    }
+    if (held.st_dev != named.st_dev || held.st_ino != named.st_ino) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path_, " is no longer the file that was locked here"));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status CheckIsFile() const {
+    struct stat held;
+    if (::fstat(fd_.get(), &held) != 0) {
+      return ErrnoStatus(errno, "stat", path_);
+    }
+    if (!S_ISREG(held.st_mode)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("lock ", path_, ": not a regular file"));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Take() {
+    while (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(path_, " is locked by another process"));
+      }
+      if (errno != EINTR) {
+        return ErrnoStatus(errno, "lock", path_);
+      }
+    }
+    return absl::OkStatus();
+  }
 
  private:
   const Fd fd_;
+  const std::string path_;
 };
 
 // Writes and reads one page of a file without a name, which leaves nothing
@@ -286,20 +326,26 @@ absl::Status PosixEnv::SyncDir(const std::string& dir) {
 
 absl::StatusOr<std::unique_ptr<FileLock>> PosixEnv::Lock(
     const std::string& path) {
-  Fd fd = Open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, kFileMode);
-  if (!fd.ok()) {
-    return ErrnoStatus(errno, "open", path);
-  }
-  while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(path, " is locked by another process"));
+  // Whoever removes the file between the two steps leaves a lock on nothing.
+  constexpr int kTries = 3;
+  absl::Status status;
+  for (int i = 0; i < kTries; ++i) {
+    Fd fd = Open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY,
+                 kFileMode);
+    if (!fd.ok()) {
+      return errno == ELOOP ? absl::FailedPreconditionError(absl::StrCat(
+                                  "lock ", path, ": is a symbolic link"))
+                            : ErrnoStatus(errno, "lock", path);
     }
-    if (errno != EINTR) {
-      return ErrnoStatus(errno, "lock", path);
+    auto lock = std::make_unique<PosixLock>(std::move(fd), path);
+    EW_RETURN_IF_ERROR(lock->CheckIsFile());
+    EW_RETURN_IF_ERROR(lock->Take());
+    status = lock->Check();
+    if (status.ok()) {
+      return lock;
     }
   }
-  return std::make_unique<PosixLock>(std::move(fd));
+  return status;
 }
 
 absl::Status PosixEnv::SetModified(const std::string& path, Clock::Wall time) {
@@ -327,6 +373,11 @@ absl::StatusOr<SpaceInfo> PosixEnv::Space(const std::string& path) {
   space.free_bytes = uint64_t{info.f_bavail} * info.f_frsize;
   space.total_bytes = uint64_t{info.f_blocks} * info.f_frsize;
   return space;
+}
+
+uint64_t PosixEnv::UniqueNumber() {
+  std::random_device random;
+  return uint64_t{random()} << 32 | random();
 }
 
 }  // namespace everwarm::store

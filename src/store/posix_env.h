@@ -47,6 +47,7 @@ class PosixEnv final : public Env {
       const std::string& path) override;
   absl::Status SetModified(const std::string& path, Clock::Wall time) override;
   absl::StatusOr<SpaceInfo> Space(const std::string& path) override;
+  uint64_t UniqueNumber() override;
 
   // Whether reads and writes in `dir` pass the page cache: tried once with a
   // small unnamed file, then remembered.

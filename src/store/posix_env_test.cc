@@ -203,6 +203,44 @@ TEST(PosixEnvFilesTest, ALockIsHeldOnceUntilItIsDropped) {
   EXPECT_TRUE(env.Lock(dir.File("lock")).ok());
 }
 
+TEST(PosixEnvFilesTest, ALockKnowsWhetherItStillKeepsOthersOut) {
+  const TempDir dir;
+  PosixEnv env;
+  const auto first = env.Lock(dir.File("lock"));
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE((*first)->Check().ok());
+  ASSERT_TRUE(env.Unlink(dir.File("lock")).ok());
+  EXPECT_TRUE(absl::IsNotFound((*first)->Check()));
+  const auto second = env.Lock(dir.File("lock"));
+  ASSERT_TRUE(second.ok());
+  EXPECT_TRUE((*second)->Check().ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition((*first)->Check()));
+}
+
+TEST(PosixEnvFilesTest, WhatCannotBeALockSaysWhatItIs) {
+  const TempDir dir;
+  PosixEnv env;
+  ASSERT_EQ(mkdir(dir.File("dir").c_str(), 0700), 0);
+  ASSERT_EQ(symlink("elsewhere", dir.File("link").c_str()), 0);
+  ASSERT_EQ(mkfifo(dir.File("fifo").c_str(), 0600), 0);
+  const auto message = [&](const char* name) {
+    const absl::Status status = env.Lock(dir.File(name)).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    return std::string(status.message());
+  };
+  EXPECT_NE(message("dir").find("directory"), std::string::npos);
+  EXPECT_NE(message("link").find("symbolic link"), std::string::npos);
+  EXPECT_NE(message("fifo").find("not a regular file"), std::string::npos);
+  EXPECT_TRUE(absl::IsNotFound(env.Stat(dir.File("elsewhere")).status()));
+}
+
+TEST(PosixEnvFilesTest, UniqueNumbersDiffer) {
+  PosixEnv env;
+  PosixEnv other;
+  EXPECT_NE(env.UniqueNumber(), env.UniqueNumber());
+  EXPECT_NE(env.UniqueNumber(), other.UniqueNumber());
+}
+
 TEST(PosixEnvFilesTest, TimesAreSetToTheNanosecondAlsoBefore1970) {
   const TempDir dir;
   PosixEnv env;
