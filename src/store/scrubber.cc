@@ -16,7 +16,9 @@ Scrubber::Scrubber(std::shared_ptr<StoreState> state,
                    std::shared_ptr<BlockWriter> writer)
     : state_(std::move(state)),
       writer_(std::move(writer)),
-      ticked_at_(state_->parts.clock->Now()) {}
+      ticked_at_(state_->parts.clock->Now()),
+      unread_("stored blocks could not be read again", state_->parts.clock,
+              state_->parts.logger) {}
 
 void Scrubber::Tick() {
   const auto rate =
@@ -54,7 +56,9 @@ void Scrubber::Run() {
   {
     MutexLock lock(state_->mutex);
     due_ -= static_cast<int64_t>(bytes);
-    again = due_ > 0 && !name.empty();
+    // A pass that has read nothing leaves as much due as before: it ends with
+    // this tick all the same.
+    again = due_ > 0 && !names_.empty() && !state_->closing;
     scheduled_ = again;
   }
   if (again) {
@@ -94,25 +98,45 @@ uint64_t Scrubber::Read(const std::string& name) {
   const absl::StatusOr<BlockHeader> header =
       VerifyBlockFile(*state_->parts.env, path);
   if (absl::IsNotFound(header.status())) {
+    Fail(id, generation, header.status());
     return 0;
   }
   const uint64_t bytes = header.ok() ? header->file_bytes() : kHeaderBytes;
-  const bool current =
-      !header.ok() && writer_->GiveUp(id, generation, header.status());
   {
     MutexLock lock(state_->mutex);
     ++state_->counters.scrubbed;
     state_->counters.scrubbed_bytes += bytes;
-    if (current) {
-      state_->AddEvents({cache::DroppedEvent{id.key}});
-    }
   }
-  if (current) {
-    state_->parts.logger->warn("{} is damaged: {}", path,
-                               header.status().ToString());
-    state_->WakeUp();
+  if (header.ok()) {
+    unread_.Recovered();
+  } else {
+    Fail(id, generation, header.status());
   }
   return bytes;
+}
+
+void Scrubber::Fail(const FileId& id, uint64_t generation,
+                    const absl::Status& why) {
+  // A file of another version has taken the place of ours.
+  const absl::Status reason =
+      absl::IsUnimplemented(why) ? absl::DataLossError(why.message()) : why;
+  if (!IsDamage(reason) && !absl::IsNotFound(reason)) {
+    unread_.Add(1, reason.ToString());
+    MutexLock lock(state_->mutex);
+    ++state_->counters.scrub_failed;
+    return;
+  }
+  if (!writer_->GiveUp(id, generation, reason)) {
+    return;
+  }
+  state_->parts.logger->warn("{} is {}: {}", state_->PathOf(id),
+                             IsDamage(reason) ? "damaged" : "gone",
+                             reason.ToString());
+  {
+    MutexLock lock(state_->mutex);
+    state_->AddEvents({cache::DroppedEvent{id.key, cache::DropReason::kLost}});
+  }
+  state_->WakeUp();
 }
 
 }  // namespace everwarm::store

@@ -1,5 +1,7 @@
 // Reads old blocks again, slowly, so that damage is found before somebody needs
-// the block. What is damaged is set aside, and the cache hears of it.
+// the block. What is damaged is set aside, and the cache hears of it, as it
+// does of what somebody has removed. What cannot be read just now stays, and is
+// read again in the next pass.
 //
 // Threads:  Tick() from any; files are read by tasks of its executor alone.
 // Not here: when to tick (cli/); what is done with a damaged file
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/repeated_warning.h"
 #include "store/block_writer.h"
 #include "store/store_state.h"
 
@@ -36,6 +39,8 @@ class Scrubber : public std::enable_shared_from_this<Scrubber> {
   std::string NextName();
   // Returns what it read.
   uint64_t Read(const std::string& name);
+  // The file of this entry was not what it should be.
+  void Fail(const FileId& id, uint64_t generation, const absl::Status& why);
   void Schedule();
 
   const std::shared_ptr<StoreState> state_;
@@ -48,6 +53,7 @@ class Scrubber : public std::enable_shared_from_this<Scrubber> {
 
   // Its tasks only, one at a time.
   std::vector<std::string> names_;
+  RepeatedWarning unread_;
 };
 
 }  // namespace everwarm::store

@@ -72,6 +72,8 @@ TEST_F(ScrubberTest, DamageIsSetAsideCountedAndToldOnce) {
   const auto dropped =
       StoreHarness::Only<cache::DroppedEvent>(h_.store->TakeEvents());
   ASSERT_EQ(dropped.size(), 2u);
+  EXPECT_EQ(dropped[0].reason, cache::DropReason::kLost);
+  EXPECT_EQ(dropped[1].reason, cache::DropReason::kLost);
   EXPECT_EQ(h_.store->stats().damaged, 2u);
   EXPECT_EQ(h_.store->stats().entries, 4u);
   EXPECT_FALSE(h_.env.Exists(h_.PathOf(chain_[2])));
@@ -83,18 +85,73 @@ TEST_F(ScrubberTest, DamageIsSetAsideCountedAndToldOnce) {
   EXPECT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
 }
 
-TEST_F(ScrubberTest, WhatLeavesMeanwhileIsNoDamage) {
+TEST_F(ScrubberTest, WhatTheStoreItselfRemovesMeanwhileIsNoLoss) {
   Second();
   for (const auto& identity : chain_) {
-    ASSERT_TRUE(h_.env.Unlink(h_.PathOf(identity)).ok());
+    h_.store->Remove(identity.key);
   }
+  h_.writers.RunAll();
   for (int i = 0; i < 12; ++i) {
     Second();
   }
   EXPECT_EQ(h_.store->stats().damaged, 0u);
-  h_.store->Remove(chain_[5].key);
-  Second();
+  EXPECT_EQ(h_.store->stats().scrub_failed, 0u);
   EXPECT_TRUE(h_.store->TakeEvents().empty());
+}
+
+TEST_F(ScrubberTest, AFileThatSomebodyRemovedIsALossAndToldOnce) {
+  Second();
+  ASSERT_TRUE(h_.env.Unlink(h_.PathOf(chain_[1])).ok());
+  ASSERT_TRUE(h_.env.Unlink(h_.PathOf(chain_[5])).ok());
+  // The pass that runs has listed them.
+  for (int i = 0; i < 12; ++i) {
+    Second();
+  }
+  const auto dropped =
+      StoreHarness::Only<cache::DroppedEvent>(h_.store->TakeEvents());
+  ASSERT_EQ(dropped.size(), 2u);
+  EXPECT_EQ(dropped[0].reason, cache::DropReason::kLost);
+  EXPECT_EQ(h_.store->stats().damaged, 0u);
+  EXPECT_EQ(h_.store->stats().entries, 4u);
+  EXPECT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
+  h_.StoreAll(chain_);
+  EXPECT_TRUE(h_.LoadAndCheck(chain_[1]).ok());
+  EXPECT_TRUE(h_.LoadAndCheck(chain_[5]).ok());
+}
+
+TEST_F(ScrubberTest, WhatCannotBeReadJustNowStaysAndIsReadInTheNextPass) {
+  h_.env.FailCall(SimDisk::Op::kOpen, 1, absl::UnavailableError("EMFILE"));
+  h_.env.FailCall(SimDisk::Op::kRead, 2, absl::UnavailableError("EIO"));
+  for (int i = 0; i < 20; ++i) {
+    Second();
+  }
+  EXPECT_EQ(h_.store->stats().scrub_failed, 2u);
+  EXPECT_EQ(h_.store->stats().damaged, 0u);
+  EXPECT_EQ(h_.store->stats().entries, 6u);
+  EXPECT_TRUE(h_.store->TakeEvents().empty());
+  for (const auto& identity : chain_) {
+    EXPECT_TRUE(h_.LoadAndCheck(identity).ok());
+  }
+}
+
+TEST_F(ScrubberTest, FilesThatAreNobodysEntriesAreLookedAtOnceATick) {
+  // They lie there, and the index has none of them.
+  for (const auto& identity : chain_) {
+    h_.store->Remove(identity.key);
+  }
+  h_.env.FailCall(SimDisk::Op::kUnlink, 1, absl::PermissionDeniedError("EPERM"),
+                  6);
+  h_.writers.RunAll();
+  const int lists = h_.env.count(SimDisk::Op::kList);
+  for (int tick = 1; tick <= 3; ++tick) {
+    h_.clock.Advance(seconds(1));
+    h_.store->Tick();
+    for (int i = 0; i < 100; ++i) {
+      h_.scrubbers.RunOne();
+    }
+    EXPECT_EQ(h_.scrubbers.size(), 0u);
+    EXPECT_EQ(h_.env.count(SimDisk::Op::kList), lists + tick);
+  }
 }
 
 TEST_F(ScrubberTest, ATaskThatIsLeftOverDoesNothing) {
