@@ -76,6 +76,9 @@ void BlockReader::Run() {
   std::vector<ReadJob> reads;
   std::vector<Job*> reading;
   for (size_t i = 0; i < jobs.size(); ++i) {
+    if (state_->IsClosing()) {
+      return;
+    }
     Job& job = jobs[i];
     const absl::Status opened = OpenJob(job, headers.data() + i * kHeaderBytes);
     if (!opened.ok()) {
@@ -84,6 +87,9 @@ void BlockReader::Run() {
     }
     reads.push_back({job.file.get(), 0, job.buffers});
     reading.push_back(&job);
+  }
+  if (state_->IsClosing()) {
+    return;
   }
   state_->parts.env->ReadMany(
       reads, [&](size_t i, absl::StatusOr<size_t> bytes) {

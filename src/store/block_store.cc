@@ -32,10 +32,15 @@ BlockStore::BlockStore(std::shared_ptr<StoreState> state)
       reader_(std::make_shared<BlockReader>(state_, writer_)),
       scrubber_(std::make_shared<Scrubber>(state_, writer_)) {}
 
+void BlockStore::BeginClosing() {
+  MutexLock lock(state_->mutex);
+  state_->closing = true;
+}
+
 BlockStore::~BlockStore() {
+  BeginClosing();
   {
     MutexLock lock(state_->mutex);
-    state_->closing = true;
     while (state_->running_tasks > 0) {
       state_->task_ended.Wait(state_->mutex);
     }

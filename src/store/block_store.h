@@ -11,8 +11,8 @@
 // Owns:     the directory, by a lock, and a share of each block until its file
 // is
 //           durable.
-// Blocks:   Open() for as long as the scan takes; the destructor for the tasks
-//           that run. Other calls never.
+// Blocks:   Open() for as long as the scan takes; the destructor for the calls
+//           to the disk that run. Other calls never.
 // Errors:   Open(): kFailedPrecondition, another process has the directory;
 // else
 //           the directory cannot be used. Damaged files are no error.
@@ -43,7 +43,8 @@ class BlockStore final : public cache::Tier, public cache::SessionKeeper {
   // damaged files aside, and keeps the cap. Needs no task of an executor.
   static absl::StatusOr<OpenedStore> Open(StoreOptions options,
                                           StoreParts parts);
-  // Writes that have not begun are dropped: flush first.
+  // As BeginClosing(), and waits for the tasks that run: each for the one call
+  // to the disk that it is in.
   ~BlockStore() override;
   BlockStore(const BlockStore&) = delete;
   BlockStore& operator=(const BlockStore&) = delete;
@@ -58,6 +59,11 @@ class BlockStore final : public cache::Tier, public cache::SessionKeeper {
   cache::TierStats stats() const override;
   void Keep(cache::SessionRecord record,
             std::vector<cache::RecordId> replaces) override;
+
+  // Any thread. From now on nothing is stored, read or removed, and what runs
+  // stops between two calls to the disk. What was not durable then is not
+  // announced, and stays pending: flush first.
+  void BeginClosing();
 
   // Any thread. What is done at its own pace, beside all else: to be called
   // about twice a second.

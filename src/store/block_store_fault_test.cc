@@ -185,8 +185,94 @@ TEST(BlockStoreFaultTest, ClosingWaitsForTheWriteThatRuns) {
   h.env.Release(Op::kSync);
   closer.join();
   writer.join();
+  EXPECT_EQ(h.pool.used_bytes(), 0u);
   ASSERT_TRUE(h.Open().ok());
-  EXPECT_EQ(h.entries.size(), 1u);
+  EXPECT_FALSE(h.HasTempFiles());
+}
+
+class ClosingTest : public ::testing::TestWithParam<Op> {};
+
+TEST_P(ClosingTest, WaitsForTheOneCallThatRunsAndNothingElse) {
+  StoreHarness h;
+  ASSERT_TRUE(h.Open().ok());
+  const auto chain = ChainOf(1, 16 * 20);
+  h.store->Keep(RecordOf("session", chain), {});
+  h.writers.RunAll();
+  for (const BlockIdentity& identity : chain) {
+    ASSERT_TRUE(h.Store(identity).ok());
+  }
+  h.env.Stall(GetParam());
+  std::thread writer([&] { h.writers.RunAll(); });
+  h.env.WaitForStalled(GetParam());
+  h.store->BeginClosing();
+  const int calls = h.env.total_calls();
+  h.env.Release(GetParam());
+  writer.join();
+  // Closing a file is none.
+  EXPECT_EQ(h.env.total_calls(), calls);
+  const auto events = h.store->TakeEvents();
+  if (GetParam() == Op::kSyncDir) {
+    // With that call they are durable.
+    EXPECT_EQ(StoreHarness::Only<cache::StoredEvent>(events).size(),
+              chain.size());
+  } else {
+    EXPECT_TRUE(events.empty());
+    EXPECT_EQ(h.store->stats().pending_stores, chain.size());
+  }
+  EXPECT_TRUE(
+      absl::IsUnavailable(h.store->Store({chain[0], h.MakeBlock(chain[0])})));
+  h.store.reset();
+  EXPECT_EQ(h.pool.used_bytes(), 0u);
+  ASSERT_TRUE(h.Open().ok());
+  EXPECT_FALSE(h.HasTempFiles());
+  h.StoreAll(chain);
+  for (const BlockIdentity& identity : chain) {
+    EXPECT_TRUE(h.LoadAndCheck(identity).ok());
+  }
+  EXPECT_EQ(h.store->stats().bytes, h.env.used_bytes());
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, ClosingTest,
+                         ::testing::Values(Op::kSpace, Op::kCreate, Op::kWrite,
+                                           Op::kSync, Op::kRename,
+                                           Op::kSyncDir));
+
+TEST(BlockStoreFaultTest, ClosingEndsRemovalsTimesRecordsAndReadsBetweenTwo) {
+  for (const Op op : {Op::kUnlink, Op::kSetModified, Op::kRename, Op::kOpen}) {
+    StoreHarness h;
+    h.options.touch_interval = std::chrono::milliseconds(0);
+    ASSERT_TRUE(h.Open().ok());
+    const auto chain = ChainOf(1, 16 * 6);
+    h.StoreAll(chain);
+    h.clock.Advance(std::chrono::seconds(1));
+    h.env.Stall(op);
+    for (size_t i = 0; i < chain.size(); ++i) {
+      if (op == Op::kUnlink) {
+        h.store->Remove(chain[i].key);
+      } else if (op == Op::kSetModified) {
+        h.store->Touch({{chain[i].key}});
+      } else if (op == Op::kRename) {
+        h.store->Keep(RecordOf("session" + std::to_string(i), chain), {});
+      } else {
+        h.Load(chain[i]);
+      }
+    }
+    h.store->TakeEvents();
+    std::thread worker([&] {
+      h.writers.RunAll();
+      h.readers.RunAll();
+    });
+    h.env.WaitForStalled(op);
+    h.store->BeginClosing();
+    const int calls = h.env.total_calls();
+    h.env.Release(op);
+    worker.join();
+    // Of an opened file the size is looked at.
+    EXPECT_LE(h.env.total_calls(), calls + (op == Op::kOpen ? 1 : 0));
+    EXPECT_TRUE(h.store->TakeEvents().empty());
+    h.store.reset();
+    EXPECT_EQ(h.pool.used_bytes(), 0u);
+  }
 }
 
 TEST(BlockStoreFaultTest, ADamagedFileFoundByAReadSparesALaterWriteOfIt) {

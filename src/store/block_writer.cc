@@ -173,8 +173,10 @@ bool BlockWriter::GiveUp(const FileId& id, uint64_t generation,
 
 void BlockWriter::Clear() {
   std::deque<std::shared_ptr<PendingStore>> dropped;
+  std::vector<std::shared_ptr<PendingStore>> undone;
   MutexLock lock(state_->mutex);
   dropped.swap(queue_);
+  undone.swap(running_);
   removals_.clear();
   touches_.clear();
   sessions_.Clear();
@@ -288,6 +290,9 @@ void BlockWriter::TakeBatch(Work& work) {
 
 void BlockWriter::Remove(const std::vector<Removal>& removals) {
   for (const Removal& removal : removals) {
+    if (state_->IsClosing()) {
+      return;
+    }
     const std::string path = state_->PathOf(removal.id);
     if (removal.why.ok()) {
       budget_.RemoveFile(path, removal.bytes);
@@ -299,6 +304,9 @@ void BlockWriter::Remove(const std::vector<Removal>& removals) {
 
 void BlockWriter::SetTimes(const std::vector<Touch>& touches) {
   for (const Touch& touch : touches) {
+    if (state_->IsClosing()) {
+      return;
+    }
     const std::string path = state_->PathOf(touch.id);
     const absl::Status status =
         state_->parts.env->SetModified(path, touch.time);
@@ -317,33 +325,54 @@ void BlockWriter::WriteBatch(Work& work) {
   if (work.items.empty()) {
     return;
   }
+  if (!WriteItems(work)) {
+    // They stay pending, which is what they are. Nothing is undone: that would
+    // be as many calls again to a disk that perhaps does not answer.
+    for (Item& item : work.items) {
+      item.store->request.block = cache::BlockRef();
+    }
+    return;
+  }
+  if (!state_->IsClosing()) {
+    budget_.CountDirectories();
+  }
+  Commit(work.items);
+}
+
+bool BlockWriter::WriteItems(Work& work) {
   for (Item& item : work.items) {
-    const cache::BlockIdentity& identity = item.store->request.identity;
+    if (state_->IsClosing()) {
+      return false;
+    }
     if (Cancelled(item)) {
       item.status = absl::CancelledError("removed");
-    } else if (no_room_.contains({identity.parent, identity.key.group}) &&
-               !budget_.Fits(item.store->bytes + kMetadataBytes)) {
-      item.status = absl::ResourceExhaustedError(
-          "there was no room for the block before it");
-    } else {
+    } else if (item.status.ok()) {
       item.status = WriteTemp(item, work.keep);
     }
-    RememberRoom(identity.key, item.status);
+    RememberRoom(item.store->request.identity.key, item.status);
   }
   for (Item& item : work.items) {
+    if (state_->IsClosing()) {
+      return false;
+    }
     if (item.status.ok()) {
       item.status = SyncItem(item);
     }
     item.file.reset();
   }
   for (Item& item : work.items) {
+    if (state_->IsClosing()) {
+      return false;
+    }
     if (item.status.ok()) {
       RenameItem(item);
     }
   }
+  if (state_->IsClosing()) {
+    return false;
+  }
   SyncDirectory(work.items);
-  budget_.CountDirectories();
-  Commit(work.items);
+  return true;
 }
 
 void BlockWriter::RememberRoom(const BlockKey& key,
@@ -370,6 +399,12 @@ absl::Status BlockWriter::WriteTemp(Item& item,
   header.scheme = state_->SchemeOf(request.identity);
   const BlockGeometry& geometry = header.scheme.geometry;
 
+  if (no_room_.contains(
+          {request.identity.parent, request.identity.key.group}) &&
+      !budget_.Fits(item.store->bytes + kMetadataBytes)) {
+    return absl::ResourceExhaustedError(
+        "there was no room for the block before it");
+  }
   EW_RETURN_IF_ERROR(budget_.Reserve(item.store->bytes + kMetadataBytes, keep));
   item.reserved = item.store->bytes + kMetadataBytes;
 
@@ -406,6 +441,9 @@ absl::Status BlockWriter::WriteFile(Item& item,
       std::unique_ptr<File> file,
       CreateInDir(env, state_->own_dir, path, state_->parts.logger));
   item.temp_path = path;
+  if (state_->IsClosing()) {
+    return absl::CancelledError("the store is closing");
+  }
   const absl::Status status = file->WriteAt(0, bytes);
   if (!status.ok()) {
     file.reset();
@@ -419,6 +457,9 @@ absl::Status BlockWriter::WriteFile(Item& item,
 
 absl::Status BlockWriter::SyncItem(Item& item) {
   EW_RETURN_IF_ERROR(item.file->Sync());
+  if (state_->IsClosing()) {
+    return absl::CancelledError("the store is closing");
+  }
   EW_ASSIGN_OR_RETURN(const FileInfo info, item.file->Stat());
   item.allocated = info.allocated;
   return absl::OkStatus();
@@ -448,6 +489,9 @@ void BlockWriter::SyncDirectory(std::vector<Item>& items) {
 }
 
 void BlockWriter::Undo(const Item& item) {
+  if (state_->IsClosing()) {
+    return;
+  }
   budget_.Discard(item.renamed ? item.final_path : item.temp_path,
                   item.reserved);
 }

@@ -3,7 +3,9 @@
 //
 // A batch: each block to a temporary name, each file synced, each renamed, then
 // one sync of the directory; only then is any of them announced. Whatever fails
-// leaves nothing under the final name.
+// leaves nothing under the final name. A store that closes stops between two
+// calls to the disk, as a process that is killed: what is left is dealt with at
+// the next start.
 #ifndef EVERWARM_STORE_BLOCK_WRITER_H_
 #define EVERWARM_STORE_BLOCK_WRITER_H_
 
@@ -103,6 +105,8 @@ class BlockWriter : public std::enable_shared_from_this<BlockWriter> {
   void SetTimes(const std::vector<Touch>& touches);
 
   void WriteBatch(Work& work);
+  // False when the store closes before they are on the disk.
+  bool WriteItems(Work& work);
   void RememberRoom(const BlockKey& key, const absl::Status& status);
   absl::Status WriteTemp(Item& item, const absl::flat_hash_set<NodeId>& keep);
   absl::Status WriteFile(Item& item, absl::Span<const ConstBytes> bytes);

@@ -52,6 +52,9 @@ void SessionWriter::Write(std::vector<Pending> sessions,
                           const absl::flat_hash_set<NodeId>& keep) {
   std::vector<Item> items;
   for (Pending& session : sessions) {
+    if (state_->IsClosing()) {
+      return;
+    }
     Item item;
     item.id = session.record.id();
     item.replaces = std::move(session.replaces);
@@ -62,10 +65,11 @@ void SessionWriter::Write(std::vector<Pending> sessions,
     item.status = WriteTemp(item, session.record, keep);
     items.push_back(std::move(item));
   }
-  if (items.empty()) {
+  if (items.empty() || !Rename(items)) {
     return;
   }
-  Rename(items);
+  // Before what was reserved for it is given back.
+  budget_.CountDirectories();
   size_t failed = 0;
   absl::Status first_failure;
   for (const Item& item : items) {
@@ -121,16 +125,22 @@ absl::Status SessionWriter::WriteTemp(Item& item,
   item.temp_path = path;
   const std::array<ConstBytes, 1> whole = {ConstBytes(buffer.data(), bytes)};
   EW_RETURN_IF_ERROR(file->WriteAt(0, whole));
+  if (state_->IsClosing()) {
+    return absl::CancelledError("the store is closing");
+  }
   EW_RETURN_IF_ERROR(file->Sync());
   EW_ASSIGN_OR_RETURN(const FileInfo info, file->Stat());
   item.allocated = info.allocated;
   return absl::OkStatus();
 }
 
-void SessionWriter::Rename(std::vector<Item>& items) {
+bool SessionWriter::Rename(std::vector<Item>& items) {
   Env& env = *state_->parts.env;
   bool any = false;
   for (Item& item : items) {
+    if (state_->IsClosing()) {
+      return false;
+    }
     if (item.status.ok()) {
       item.status = env.Rename(item.temp_path,
                                state_->PathOf({kOwnDir, SessionKey(item.id)}));
@@ -139,12 +149,16 @@ void SessionWriter::Rename(std::vector<Item>& items) {
     }
   }
   if (!any) {
-    return;
+    return true;
+  }
+  if (state_->IsClosing()) {
+    return false;
   }
   const absl::Status synced = env.SyncDir(state_->own_dir);
   for (Item& item : items) {
     item.status.Update(synced);
   }
+  return true;
 }
 
 void SessionWriter::Commit(const Item& item) {
@@ -163,6 +177,9 @@ void SessionWriter::Commit(const Item& item) {
 }
 
 void SessionWriter::Undo(const Item& item) {
+  if (state_->IsClosing()) {
+    return;
+  }
   budget_.Discard(item.renamed ? state_->PathOf({kOwnDir, SessionKey(item.id)})
                                : item.temp_path,
                   item.reserved);
@@ -171,6 +188,9 @@ void SessionWriter::Undo(const Item& item) {
 
 void SessionWriter::Remove(const std::vector<cache::RecordId>& records) {
   for (const cache::RecordId& id : records) {
+    if (state_->IsClosing()) {
+      return;
+    }
     const FileId file{kOwnDir, SessionKey(id)};
     uint64_t bytes = 0;
     {

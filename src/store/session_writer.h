@@ -40,7 +40,8 @@ class SessionWriter {
   std::vector<Pending> Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex);
   void Clear() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex) { queue_.clear(); }
 
-  // The writer task. Blocks of `keep` are not evicted for it.
+  // The writer task. Blocks of `keep` are not evicted for it. Stops between two
+  // calls to the disk when the store closes, as a process that is killed.
   void Write(std::vector<Pending> sessions,
              const absl::flat_hash_set<NodeId>& keep);
 
@@ -59,7 +60,8 @@ class SessionWriter {
   bool Touch(const cache::RecordId& id);
   absl::Status WriteTemp(Item& item, const cache::SessionRecord& record,
                          const absl::flat_hash_set<NodeId>& keep);
-  void Rename(std::vector<Item>& items);
+  // False when the store closes before they are durable.
+  bool Rename(std::vector<Item>& items);
   void Commit(const Item& item);
   void Undo(const Item& item);
   void Remove(const std::vector<cache::RecordId>& records);

@@ -44,7 +44,9 @@ StoreState::StoreState(StoreOptions store_options, StoreParts store_parts)
     : options(std::move(store_options)),
       parts(std::move(store_parts)),
       own_dir(absl::StrCat(options.dir, "/", options.fingerprint.hex())),
-      damaged_dir(absl::StrCat(options.dir, "/", kDamagedDirName)) {}
+      damaged_dir(absl::StrCat(options.dir, "/", kDamagedDirName)),
+      temp_stem(absl::StrCat(
+          absl::Hex(parts.env->UniqueNumber(), absl::kZeroPad16), "-")) {}
 
 std::string StoreState::PathOf(const FileId& id) const {
   const std::string& dir =
@@ -52,6 +54,16 @@ std::string StoreState::PathOf(const FileId& id) const {
   return absl::StrCat(dir, "/",
                       IsSession(id.key) ? SessionFileName(id.key.node.digest)
                                         : BlockFileName(id.key));
+}
+
+std::string StoreState::TempPath(std::string_view rest) const {
+  return absl::StrCat(own_dir, "/",
+                      TempName(std::string(temp_stem).append(rest)));
+}
+
+bool StoreState::IsClosing() const {
+  MutexLock lock(mutex);
+  return closing;
 }
 
 bool StoreState::MarkUsed(const FileId& id, Clock::Wall used, Clock::Wall now) {

@@ -4,7 +4,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/mutex.h"
@@ -22,7 +24,8 @@ struct ForeignDir {
   bool headers_read = false;
 };
 
-// Threads:  members above `mutex` are constant once Open() has returned.
+// Threads:  members above `mutex` are constant once Open() has returned, but
+//           for those that say otherwise.
 // Order:    `mutex` is the only lock here; no file is touched, no block share
 //           dropped and nobody called back while it is held.
 struct StoreState {
@@ -32,6 +35,10 @@ struct StoreState {
   const StoreParts parts;
   const std::string own_dir;
   const std::string damaged_dir;
+  // Of this store alone, in the names of its temporary files: not even a store
+  // that should not be there uses the same ones.
+  const std::string temp_stem;
+  // Open(), then the writer task.
   std::unique_ptr<FileLock> directory_lock;
   // DirIndex d > 0 is foreign[d - 1].
   std::vector<ForeignDir> foreign;
@@ -41,12 +48,18 @@ struct StoreState {
   bool closing ABSL_GUARDED_BY(mutex) = false;
   size_t running_tasks ABSL_GUARDED_BY(mutex) = 0;
   BlockIndex index ABSL_GUARDED_BY(mutex);
+  // Its file is being removed for room: still an entry, as it may stay.
+  std::optional<FileId> evicting ABSL_GUARDED_BY(mutex);
   // Only the counters "since the start" are kept here.
   cache::TierStats counters ABSL_GUARDED_BY(mutex);
   std::vector<cache::TierEvent> events ABSL_GUARDED_BY(mutex);
   std::function<void()> wake_up ABSL_GUARDED_BY(mutex);
 
   std::string PathOf(const FileId& id) const;
+  // Of a file in own_dir that is being written; `rest` tells it from others.
+  std::string TempPath(std::string_view rest) const;
+  // Between two calls to the disk: whatever is left to do is left undone.
+  bool IsClosing() const ABSL_LOCKS_EXCLUDED(mutex);
   // Requires: the group is one of the options'.
   const GroupScheme& SchemeOf(const cache::BlockIdentity& identity) const {
     return SchemeAt(options.groups[identity.key.group], identity.start);
