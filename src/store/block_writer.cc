@@ -9,8 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "store/block_file.h"
-#include "store/directory_layout.h"
-#include "store/durable_dir.h"
+#include "store/own_directory.h"
 
 namespace everwarm::store {
 BlockWriter::BlockWriter(std::shared_ptr<StoreState> state)
@@ -212,9 +211,13 @@ void BlockWriter::Run() {
     return;
   }
   Work work = TakeWork();
-  Remove(work.removals);
-  SetTimes(work.touches);
-  sessions_.Write(std::move(work.sessions), work.keep);
+  if (const absl::Status held = HoldDirectory(*state_); held.ok()) {
+    Remove(work.removals);
+    SetTimes(work.touches);
+    sessions_.Write(std::move(work.sessions), work.keep);
+  } else {
+    Refuse(work, held);
+  }
   if (!work.finished.empty()) {
     work.finished.clear();
     state_->WakeUp();
@@ -288,7 +291,24 @@ void BlockWriter::TakeBatch(Work& work) {
   }
 }
 
+void BlockWriter::Refuse(Work& work, const absl::Status& why) {
+  const Clock::Wall now = state_->parts.clock->WallNow();
+  {
+    MutexLock lock(state_->mutex);
+    for (const Removal& removal : work.removals) {
+      // As far as anybody here can tell it is still there.
+      state_->index.Settle(removal.bytes);
+      state_->index.AddLoose({state_->PathOf(removal.id), removal.bytes, now});
+    }
+  }
+  sessions_.Refuse(work.sessions.size(), why);
+  for (Item& item : work.items) {
+    item.status = why;
+  }
+}
+
 void BlockWriter::Remove(const std::vector<Removal>& removals) {
+  bool set_aside = false;
   for (const Removal& removal : removals) {
     if (state_->IsClosing()) {
       return;
@@ -298,7 +318,12 @@ void BlockWriter::Remove(const std::vector<Removal>& removals) {
       budget_.RemoveFile(path, removal.bytes);
     } else {
       budget_.SetAside(path, removal.bytes, removal.why);
+      set_aside = true;
     }
+  }
+  if (set_aside) {
+    // Names came into damaged/, and it may have grown.
+    budget_.CountDirectories();
   }
 }
 
@@ -434,12 +459,11 @@ absl::Status BlockWriter::WriteTemp(Item& item,
 
 absl::Status BlockWriter::WriteFile(Item& item,
                                     absl::Span<const ConstBytes> bytes) {
-  Env& env = *state_->parts.env;
-  const std::string path =
-      absl::StrCat(state_->own_dir, "/", TempName(absl::StrCat(next_temp_++)));
-  EW_ASSIGN_OR_RETURN(
-      std::unique_ptr<File> file,
-      CreateInDir(env, state_->own_dir, path, state_->parts.logger));
+  if (state_->IsClosing()) {
+    return absl::CancelledError("the store is closing");
+  }
+  const std::string path = state_->TempPath(absl::StrCat(next_temp_++));
+  EW_ASSIGN_OR_RETURN(std::unique_ptr<File> file, CreateOwnFile(*state_, path));
   item.temp_path = path;
   if (state_->IsClosing()) {
     return absl::CancelledError("the store is closing");

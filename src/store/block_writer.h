@@ -101,6 +101,8 @@ class BlockWriter : public std::enable_shared_from_this<BlockWriter> {
   Work TakeWork();
   void TakeBatch(Work& work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex);
 
+  // What there is to do in a directory that is not ours any more.
+  void Refuse(Work& work, const absl::Status& why);
   void Remove(const std::vector<Removal>& removals);
   void SetTimes(const std::vector<Touch>& touches);
 

@@ -34,17 +34,4 @@ absl::Status MakeDurableDir(Env& env, const std::string& path,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<File>> CreateInDir(Env& env,
-                                                  const std::string& dir,
-                                                  const std::string& path,
-                                                  const Logger& logger) {
-  absl::StatusOr<std::unique_ptr<File>> file =
-      env.Create(path, {.direct = true});
-  if (absl::IsNotFound(file.status())) {
-    EW_RETURN_IF_ERROR(MakeDurableDir(env, dir, logger));
-    file = env.Create(path, {.direct = true});
-  }
-  return file;
-}
-
 }  // namespace everwarm::store

@@ -2,11 +2,9 @@
 #ifndef EVERWARM_STORE_DURABLE_DIR_H_
 #define EVERWARM_STORE_DURABLE_DIR_H_
 
-#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "base/log.h"
 #include "store/env.h"
 
@@ -20,13 +18,6 @@ namespace everwarm::store {
 //          up that cannot be synced are logged: mostly they are not ours.
 absl::Status MakeDurableDir(Env& env, const std::string& path,
                             const Logger& logger);
-
-// Creates a file for direct I/O. The directory is made again where somebody
-// has removed it.
-absl::StatusOr<std::unique_ptr<File>> CreateInDir(Env& env,
-                                                  const std::string& dir,
-                                                  const std::string& path,
-                                                  const Logger& logger);
 
 }  // namespace everwarm::store
 

@@ -7,8 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "store/directory_layout.h"
-#include "store/durable_dir.h"
+#include "store/own_directory.h"
 #include "store/session_file.h"
 
 namespace everwarm::store {
@@ -89,6 +88,12 @@ void SessionWriter::Write(std::vector<Pending> sessions,
   }
 }
 
+void SessionWriter::Refuse(size_t sessions, const absl::Status& why) {
+  if (sessions > 0) {
+    not_kept_.Add(sessions, why.ToString());
+  }
+}
+
 bool SessionWriter::Touch(const cache::RecordId& id) {
   const FileId file{kOwnDir, SessionKey(id)};
   const Clock::Wall now = state_->parts.clock->WallNow();
@@ -117,11 +122,10 @@ absl::Status SessionWriter::WriteTemp(Item& item,
   item.reserved = bytes + kMetadataBytes;
   const AlignedBuffer buffer =
       EncodeSession({state_->options.fingerprint, record});
-  const std::string path = absl::StrCat(
-      state_->own_dir, "/", TempName(absl::StrCat("session-", next_temp_++)));
+  const std::string path =
+      state_->TempPath(absl::StrCat("session-", next_temp_++));
   EW_ASSIGN_OR_RETURN(const std::unique_ptr<File> file,
-                      CreateInDir(*state_->parts.env, state_->own_dir, path,
-                                  state_->parts.logger));
+                      CreateOwnFile(*state_, path));
   item.temp_path = path;
   const std::array<ConstBytes, 1> whole = {ConstBytes(buffer.data(), bytes)};
   EW_RETURN_IF_ERROR(file->WriteAt(0, whole));

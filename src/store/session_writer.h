@@ -6,6 +6,7 @@
 #ifndef EVERWARM_STORE_SESSION_WRITER_H_
 #define EVERWARM_STORE_SESSION_WRITER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -44,6 +45,8 @@ class SessionWriter {
   // calls to the disk when the store closes, as a process that is killed.
   void Write(std::vector<Pending> sessions,
              const absl::flat_hash_set<NodeId>& keep);
+  // The writer task. So many cannot be written.
+  void Refuse(size_t sessions, const absl::Status& why);
 
  private:
   // One record on its way.

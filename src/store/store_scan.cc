@@ -1,6 +1,7 @@
 #include "store/store_scan.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "store/disk_budget.h"
 #include "store/durable_dir.h"
 #include "store/header_reader.h"
+#include "store/own_directory.h"
 #include "store/session_file.h"
 
 namespace everwarm::store {
@@ -33,16 +35,21 @@ class Scan {
   FoundInDirectory TakeFound();
 
  private:
-  void ScanTop(const std::string& name);
-  void ScanDamaged();
+  absl::Status ScanTop(const std::string& name);
+  absl::Status ScanDamaged();
   // Files whose names are entries' names; what else lies there is dealt with.
-  std::vector<BlockKey> ListEntries(const std::string& dir);
+  absl::StatusOr<std::vector<BlockKey>> ListEntries(const std::string& dir);
+  // What is there; nothing when it has gone meanwhile. All else is an error:
+  // what cannot be counted would pass the cap.
+  absl::StatusOr<std::optional<FileInfo>> Look(const std::string& path);
   absl::Status ScanOwn();
   void ScanOwnSession(const BlockKey& key,
                       const absl::flat_hash_set<NodeId>& nodes);
   void AddOwn(const BlockKey& key, const FileInfo& info,
               const absl::StatusOr<BlockHeader>& header);
-  void ScanForeign(const std::string& dir);
+  absl::Status ScanForeign(const std::string& dir);
+  // Errors: as List(), but for another's directory that has gone meanwhile.
+  absl::StatusOr<std::vector<std::string>> ListNames(const std::string& dir);
   void RemoveTemp(const std::string& path);
   // An own file that is no entry: what cannot be used is set aside, what can
   // perhaps be used another time stays.
@@ -74,16 +81,9 @@ class Scan {
 absl::Status Scan::LockDirectory() {
   const std::string& dir = state_.options.dir;
   EW_RETURN_IF_ERROR(MakeDurableDir(env_, dir, state_.parts.logger));
-  absl::StatusOr<std::unique_ptr<FileLock>> lock =
-      env_.Lock(absl::StrCat(dir, "/", kLockName));
-  if (absl::IsFailedPrecondition(lock.status())) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "cache directory ", dir,
-        " is in use by another process; give each its own directory"));
-  }
-  EW_RETURN_IF_ERROR(lock.status());
-  state_.directory_lock = *std::move(lock);
-  EW_RETURN_IF_ERROR(MakeDurableDir(env_, state_.own_dir, state_.parts.logger));
+  EW_ASSIGN_OR_RETURN(state_.directory_lock, LockCacheDirectory(env_, dir));
+  EW_RETURN_IF_ERROR(MakeOwnDir(state_));
+  EW_RETURN_IF_ERROR(CheckIsDirectory(env_, state_.damaged_dir));
   // What a process that was killed had renamed is there, but perhaps not for
   // long; what the scan finds counts as durable.
   return env_.SyncDir(state_.own_dir);
@@ -93,20 +93,31 @@ absl::Status Scan::Run() {
   EW_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                       env_.List(state_.options.dir));
   for (const std::string& name : names) {
-    ScanTop(name);
+    EW_RETURN_IF_ERROR(ScanTop(name));
   }
   EW_RETURN_IF_ERROR(ScanOwn());
   budget_.CountDirectories();
   SetAsideUnusable();
+  // Names came into damaged/, and it may have grown.
+  budget_.CountDirectories();
   budget_.EnforceCap();
   return absl::OkStatus();
 }
 
-void Scan::ScanTop(const std::string& name) {
+absl::StatusOr<std::optional<FileInfo>> Scan::Look(const std::string& path) {
+  absl::StatusOr<FileInfo> info = env_.Stat(path);
+  if (absl::IsNotFound(info.status())) {
+    return std::nullopt;
+  }
+  EW_RETURN_IF_ERROR(info.status());
+  return *std::move(info);
+}
+
+absl::Status Scan::ScanTop(const std::string& name) {
   const std::string path = absl::StrCat(state_.options.dir, "/", name);
-  const absl::StatusOr<FileInfo> info = env_.Stat(path);
-  if (!info.ok()) {
-    return;
+  EW_ASSIGN_OR_RETURN(const std::optional<FileInfo> info, Look(path));
+  if (!info.has_value()) {
+    return absl::OkStatus();
   }
   if (info->kind != FileKind::kDirectory) {
     if (IsTempName(name)) {
@@ -114,28 +125,27 @@ void Scan::ScanTop(const std::string& name) {
     } else {
       AddFixed(info->allocated);
     }
-    return;
+    return absl::OkStatus();
   }
   if (path == state_.damaged_dir) {
-    ScanDamaged();
-  } else if (path != state_.own_dir) {
-    if (DigestFromHex(name).has_value()) {
-      ScanForeign(path);
-    } else {
-      AddFixed(info->allocated);
-    }
+    return ScanDamaged();
   }
+  if (path != state_.own_dir) {
+    if (DigestFromHex(name).has_value()) {
+      return ScanForeign(path);
+    }
+    AddFixed(info->allocated);
+  }
+  return absl::OkStatus();
 }
 
-void Scan::ScanDamaged() {
-  const auto names = env_.List(state_.damaged_dir);
-  if (!names.ok()) {
-    return;
-  }
-  for (const std::string& name : *names) {
+absl::Status Scan::ScanDamaged() {
+  EW_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                      ListNames(state_.damaged_dir));
+  for (const std::string& name : names) {
     const std::string path = absl::StrCat(state_.damaged_dir, "/", name);
-    const absl::StatusOr<FileInfo> info = env_.Stat(path);
-    if (!info.ok()) {
+    EW_ASSIGN_OR_RETURN(const std::optional<FileInfo> info, Look(path));
+    if (!info.has_value()) {
       continue;
     }
     if (info->kind == FileKind::kDirectory) {
@@ -145,16 +155,30 @@ void Scan::ScanDamaged() {
     MutexLock lock(state_.mutex);
     state_.index.AddLoose({path, info->allocated, Sane(info->modified)});
   }
+  return absl::OkStatus();
 }
 
-std::vector<BlockKey> Scan::ListEntries(const std::string& dir) {
-  std::vector<BlockKey> keys;
-  const auto names = env_.List(dir);
-  if (!names.ok()) {
-    state_.parts.logger->warn("{}", names.status().ToString());
-    return keys;
+absl::StatusOr<std::vector<std::string>> Scan::ListNames(
+    const std::string& dir) {
+  absl::StatusOr<std::vector<std::string>> names = env_.List(dir);
+  if (names.ok()) {
+    return names;
   }
-  for (const std::string& name : *names) {
+  if (absl::IsNotFound(names.status()) && dir != state_.own_dir) {
+    return std::vector<std::string>();
+  }
+  return absl::Status(
+      names.status().code(),
+      absl::StrCat("what is in ", dir,
+                   " is not known, and so not how much of the cap it takes: ",
+                   names.status().message()));
+}
+
+absl::StatusOr<std::vector<BlockKey>> Scan::ListEntries(
+    const std::string& dir) {
+  std::vector<BlockKey> keys;
+  EW_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNames(dir));
+  for (const std::string& name : names) {
     const std::string path = absl::StrCat(dir, "/", name);
     if (const std::optional<BlockKey> key = ParseBlockFileName(name)) {
       keys.push_back(*key);
@@ -162,18 +186,16 @@ std::vector<BlockKey> Scan::ListEntries(const std::string& dir) {
       keys.push_back(SessionKey(*id));
     } else if (IsTempName(name)) {
       RemoveTemp(path);
-    } else if (const auto info = env_.Stat(path); info.ok()) {
-      AddFixed(info->allocated);
+    } else {
+      EW_ASSIGN_OR_RETURN(const std::optional<FileInfo> info, Look(path));
+      AddFixed(info.has_value() ? info->allocated : 0);
     }
   }
   return keys;
 }
 
 absl::Status Scan::ScanOwn() {
-  if (const auto info = env_.Stat(state_.own_dir); !info.ok()) {
-    return info.status();
-  }
-  std::vector<BlockKey> keys = ListEntries(state_.own_dir);
+  EW_ASSIGN_OR_RETURN(std::vector<BlockKey> keys, ListEntries(state_.own_dir));
   const auto sessions =
       std::partition(keys.begin(), keys.end(),
                      [](const BlockKey& key) { return !IsSession(key); });
@@ -296,13 +318,15 @@ void Scan::SetAsideUnusable() {
   }
 }
 
-void Scan::ScanForeign(const std::string& dir) {
+absl::Status Scan::ScanForeign(const std::string& dir) {
   state_.foreign.push_back({dir, false});
   const auto index = static_cast<DirIndex>(state_.foreign.size());
-  for (const BlockKey& key : ListEntries(dir)) {
+  EW_ASSIGN_OR_RETURN(const std::vector<BlockKey> keys, ListEntries(dir));
+  for (const BlockKey& key : keys) {
     const FileId id{index, key};
-    const auto info = env_.Stat(state_.PathOf(id));
-    if (!info.ok()) {
+    EW_ASSIGN_OR_RETURN(const std::optional<FileInfo> info,
+                        Look(state_.PathOf(id)));
+    if (!info.has_value()) {
       continue;
     }
     if (info->kind != FileKind::kRegular) {
@@ -316,6 +340,7 @@ void Scan::ScanForeign(const std::string& dir) {
                       .file_time = info->modified,
                       .bytes = info->allocated});
   }
+  return absl::OkStatus();
 }
 
 void Scan::RemoveTemp(const std::string& path) {
@@ -326,7 +351,12 @@ void Scan::RemoveTemp(const std::string& path) {
     return;
   }
   if (const auto info = env_.Stat(path); info.ok()) {
-    AddFixed(info->allocated);
+    if (info->kind == FileKind::kDirectory) {
+      AddFixed(info->allocated);
+      return;
+    }
+    MutexLock lock(state_.mutex);
+    state_.index.AddLoose({path, info->allocated, Sane(info->modified)});
   }
 }
 
