@@ -151,21 +151,26 @@ std::optional<LooseFile> BlockIndex::RemoveLoose(const std::string& path) {
   return file;
 }
 
-std::optional<LooseFile> BlockIndex::OldestLoose() const {
-  const auto oldest = std::min_element(loose_.begin(), loose_.end(),
-                                       [](const auto& a, const auto& b) {
-                                         return a.second.time < b.second.time;
-                                       });
-  if (oldest == loose_.end()) {
+std::optional<LooseFile> BlockIndex::OldestLoose(
+    const Unremovable& past) const {
+  const LooseFile* oldest = nullptr;
+  for (const auto& [path, file] : loose_) {
+    if ((oldest == nullptr || file.time < oldest->time) &&
+        !past.loose.contains(path)) {
+      oldest = &file;
+    }
+  }
+  if (oldest == nullptr) {
     return std::nullopt;
   }
-  return oldest->second;
+  return *oldest;
 }
 
 std::optional<IndexEntry> BlockIndex::OldestLeaf(
-    const absl::flat_hash_set<NodeId>& keep) const {
+    const absl::flat_hash_set<NodeId>& keep, const Unremovable& past) const {
   for (const LeafOrder& leaf : leaves_) {
-    if (!keep.contains(leaf.id.key.node)) {
+    if (!keep.contains(leaf.id.key.node) && !past.dirs.contains(leaf.id.dir) &&
+        !past.files.contains(leaf.id)) {
       return entries_.at(leaf.id);
     }
   }

@@ -63,6 +63,14 @@ struct LooseFile {
   Clock::Wall time;
 };
 
+// What could not be removed a moment ago: looked past, for this time.
+struct Unremovable {
+  absl::flat_hash_set<FileId> files;
+  // All that is in them.
+  absl::flat_hash_set<DirIndex> dirs;
+  absl::flat_hash_set<std::string> loose;
+};
+
 class BlockIndex {
  public:
   BlockIndex() = default;
@@ -89,11 +97,11 @@ class BlockIndex {
   void AddLoose(LooseFile file);
   // Bytes are in limbo as with Remove(); nothing when there is none.
   std::optional<LooseFile> RemoveLoose(const std::string& path);
-  std::optional<LooseFile> OldestLoose() const;
+  std::optional<LooseFile> OldestLoose(const Unremovable& past = {}) const;
 
   // The leaf that was used longest ago, except blocks of `keep`.
-  std::optional<IndexEntry> OldestLeaf(
-      const absl::flat_hash_set<NodeId>& keep) const;
+  std::optional<IndexEntry> OldestLeaf(const absl::flat_hash_set<NodeId>& keep,
+                                       const Unremovable& past = {}) const;
   std::vector<IndexEntry> EntriesOf(DirIndex dir) const;
 
   // Bytes about to be written, counted before they are on the disk.

@@ -1,6 +1,8 @@
 // The cap, the order in which blocks go, and what counts.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "testing/store_harness.h"
 
 namespace everwarm::store {
@@ -265,6 +267,33 @@ TEST_F(BlockStoreCapTest, TheCapHoldsForTheDirectoryOfFilesSetAsideToo) {
   }
 }
 
+TEST_F(BlockStoreCapTest, DirectoriesThatGrowAreCounted) {
+  // More files than there are names in one page of a directory.
+  constexpr uint32_t kFiles = 120;
+  ASSERT_TRUE(h_.Open().ok());
+  for (uint32_t seed = 1; seed <= kFiles; ++seed) {
+    h_.StoreAll({ChainOf(seed, 16)[0]});
+    ASSERT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
+  }
+  for (uint32_t seed = 1; seed <= kFiles; ++seed) {
+    h_.env.FlipBit(h_.PathOf(ChainOf(seed, 16)[0]), seed % 2 == 0 ? 50 : 5000,
+                   1);
+  }
+  // Half are found at the start, the rest when they are read.
+  ASSERT_TRUE(h_.Open().ok());
+  EXPECT_EQ(h_.entries.size(), kFiles / 2);
+  EXPECT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
+  for (const cache::TierEntry& entry : h_.entries) {
+    EXPECT_TRUE(absl::IsDataLoss(h_.LoadAndCheck(entry.identity)));
+    h_.writers.RunAll();
+    ASSERT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
+  }
+  EXPECT_EQ(h_.env.List("/cache/damaged")->size(), kFiles);
+  h_.store->Keep(RecordOf("session", ChainOf(1, 16)), {});
+  h_.writers.RunAll();
+  EXPECT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
+}
+
 TEST_F(BlockStoreCapTest, AFullDiskEvictsAndTriesOnceMore) {
   ASSERT_TRUE(h_.Open().ok());
   const auto old = ChainOf(1, 32);
@@ -336,17 +365,173 @@ TEST_F(BlockStoreCapTest, NoBlockIsGivenUpForRoomThatCannotBeMade) {
   EXPECT_TRUE(OnDisk(chain[1]));
 }
 
-TEST_F(BlockStoreCapTest, EvictedFilesThatCannotBeRemovedStayCounted) {
+TEST_F(BlockStoreCapTest, AFileThatCannotBeRemovedStaysAndTheNextOneGoes) {
   h_.options.max_bytes = CapFor(3);
   ASSERT_TRUE(h_.Open().ok());
   for (uint32_t seed = 1; seed <= 3; ++seed) {
     StoreOne(ChainOf(seed, 16)[0]);
   }
+  h_.store->TakeEvents();
   h_.env.FailCall(Op::kUnlink, 1, absl::PermissionDeniedError("EPERM"));
   StoreOne(ChainOf(4, 16)[0]);
   EXPECT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
   EXPECT_LE(h_.env.peak_bytes(), h_.options.max_bytes);
   EXPECT_TRUE(OnDisk(ChainOf(4, 16)[0]));
+  const auto dropped =
+      StoreHarness::Only<cache::DroppedEvent>(h_.store->TakeEvents());
+  ASSERT_EQ(dropped.size(), 1u);
+  EXPECT_EQ(dropped[0].key, ChainOf(2, 16)[0].key);
+  EXPECT_EQ(dropped[0].reason, cache::DropReason::kEvicted);
+  EXPECT_TRUE(h_.LoadAndCheck(ChainOf(1, 16)[0]).ok());
+  // It goes as soon as it can.
+  StoreOne(ChainOf(5, 16)[0]);
+  EXPECT_FALSE(OnDisk(ChainOf(1, 16)[0]));
+}
+
+TEST_F(BlockStoreCapTest, AFullCacheThatIsReadOnlyForAWhileForgetsNothing) {
+  h_.options.max_bytes = CapFor(6);
+  ASSERT_TRUE(h_.Open().ok());
+  std::vector<BlockIdentity> old;
+  for (uint32_t seed = 1; seed <= 6; ++seed) {
+    old.push_back(ChainOf(seed, 16)[0]);
+    StoreOne(old.back());
+  }
+  h_.store->TakeEvents();
+  h_.env.FailCall(Op::kUnlink, 1, absl::PermissionDeniedError("EROFS"), 1000);
+  const int unlinks = h_.env.count(Op::kUnlink);
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    StoreOne(ChainOf(10, 16)[0]);
+  }
+  // Not one call for each file that there is.
+  EXPECT_LE(h_.env.count(Op::kUnlink) - unlinks, 5 * 3);
+  const auto events = h_.store->TakeEvents();
+  EXPECT_TRUE(StoreHarness::Only<cache::DroppedEvent>(events).empty());
+  const auto failed = StoreHarness::Only<cache::StoreFailedEvent>(events);
+  ASSERT_EQ(failed.size(), 5u);
+  EXPECT_NE(failed[0].status.message().find("EROFS"), std::string::npos);
+  EXPECT_EQ(h_.store->stats().evicted, 0u);
+  EXPECT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
+  for (const BlockIdentity& identity : old) {
+    EXPECT_TRUE(h_.LoadAndCheck(identity).ok());
+  }
+  h_.env.ClearFaults();
+  // In the order of their use, as if nothing had been.
+  for (uint32_t seed = 1; seed <= 6; ++seed) {
+    StoreOne(ChainOf(10 + seed, 16)[0]);
+    EXPECT_TRUE(OnDisk(ChainOf(10 + seed, 16)[0]));
+    EXPECT_FALSE(OnDisk(old[seed - 1]));
+  }
+  EXPECT_EQ(h_.store->stats().evicted, 6u);
+  EXPECT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
+  EXPECT_LE(h_.env.peak_bytes(), h_.options.max_bytes);
+}
+
+TEST_F(BlockStoreCapTest, AnotherModelsReadOnlyFilesDoNotKeepOursFromGoing) {
+  ASSERT_TRUE(h_.Open().ok());
+  for (uint32_t seed = 1; seed <= 5; ++seed) {
+    StoreOne(ChainOf(seed, 16, 1)[0]);
+  }
+  h_.options.fingerprint = TestFingerprint(2);
+  h_.options.max_bytes = CapFor(7) + 4096;  // one more directory
+  ASSERT_TRUE(h_.Open().ok());
+  StoreOne(ChainOf(1, 16, 2)[0]);
+  StoreOne(ChainOf(2, 16, 2)[0]);
+  h_.env.FailCall(Op::kUnlink, 1, absl::PermissionDeniedError("EACCES"), 3);
+  StoreOne(ChainOf(3, 16, 2)[0]);
+  EXPECT_TRUE(OnDisk(ChainOf(3, 16, 2)[0]));
+  EXPECT_FALSE(OnDisk(ChainOf(1, 16, 2)[0]));
+  EXPECT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
+}
+
+TEST_F(BlockStoreCapTest, ABlockWhoseFileIsBeingRemovedIsReadButNotPromised) {
+  h_.options.max_bytes = CapFor(2);
+  ASSERT_TRUE(h_.Open().ok());
+  const auto old = ChainOf(1, 16)[0];
+  StoreOne(old);
+  StoreOne(ChainOf(2, 16)[0]);
+  h_.store->TakeEvents();
+  for (const bool fails : {true, false}) {
+    if (fails) {
+      h_.env.FailCall(Op::kUnlink, 1, absl::UnavailableError("EIO"), 3);
+    }
+    h_.env.Stall(Op::kUnlink);
+    ASSERT_TRUE(h_.Store(ChainOf(3, 16)[0]).ok());
+    std::thread writer([&] { h_.writers.RunOne(); });
+    h_.env.WaitForStalled(Op::kUnlink);
+    EXPECT_TRUE(h_.LoadAndCheck(old).ok());
+    // Whether this is durable is not known yet.
+    ASSERT_TRUE(h_.store->Store({old, h_.MakeBlock(old)}).ok());
+    EXPECT_TRUE(h_.store->TakeEvents().empty());
+    h_.env.Release(Op::kUnlink);
+    writer.join();
+    h_.env.ClearFaults();
+    h_.writers.RunAll();
+    const auto events = h_.store->TakeEvents();
+    const auto dropped = StoreHarness::Only<cache::DroppedEvent>(events);
+    const auto stored = StoreHarness::Only<cache::StoredEvent>(events);
+    if (fails) {
+      EXPECT_TRUE(dropped.empty());
+      ASSERT_EQ(stored.size(), 1u);
+      EXPECT_EQ(stored[0].key, old.key);
+    } else {
+      ASSERT_FALSE(dropped.empty());
+      EXPECT_EQ(dropped[0].key, old.key);
+    }
+    EXPECT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
+  }
+  // It was written again, after all.
+  EXPECT_TRUE(h_.LoadAndCheck(old).ok());
+}
+
+TEST_F(BlockStoreCapTest, AReplacedFileThatCannotBeRemovedGoesLater) {
+  h_.options.max_bytes = CapFor(2);
+  ASSERT_TRUE(h_.Open().ok());
+  const auto replaced = ChainOf(1, 16)[0];
+  StoreOne(replaced);
+  h_.env.FailCall(Op::kUnlink, 1, absl::UnavailableError("EIO"));
+  h_.store->Remove(replaced.key);
+  h_.writers.RunAll();
+  EXPECT_TRUE(OnDisk(replaced));
+  EXPECT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
+  StoreOne(ChainOf(2, 16)[0]);
+  StoreOne(ChainOf(3, 16)[0]);
+  EXPECT_FALSE(OnDisk(replaced));
+  EXPECT_TRUE(OnDisk(ChainOf(2, 16)[0]));
+  EXPECT_TRUE(OnDisk(ChainOf(3, 16)[0]));
+  EXPECT_EQ(h_.store->stats().bytes, h_.env.used_bytes());
+}
+
+TEST_F(BlockStoreCapTest, WhatCannotBeListedIsNotCountedAsNothing) {
+  ASSERT_TRUE(h_.Open().ok());
+  StoreOne(ChainOf(1, 16, 1)[0]);
+  StoreOne(ChainOf(2, 16, 1)[0]);
+  h_.env.FlipBit(h_.PathOf(ChainOf(2, 16, 1)[0]), 50, 1);
+  ASSERT_TRUE(h_.Open().ok());
+  const std::string foreign = "/cache/" + h_.options.fingerprint.hex();
+  h_.options.fingerprint = TestFingerprint(2);
+  const std::string own = "/cache/" + h_.options.fingerprint.hex();
+  ASSERT_TRUE(h_.Open().ok());
+  // In the order in which they are listed.
+  const std::vector<std::string> dirs = {"/cache", foreign, "/cache/damaged",
+                                         own};
+  for (size_t i = 0; i < dirs.size(); ++i) {
+    h_.store.reset();
+    h_.env.FailCall(Op::kList, static_cast<int>(i) + 1,
+                    absl::PermissionDeniedError("EACCES"));
+    const absl::Status status = h_.Open();
+    EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
+    EXPECT_NE(status.message().find("EACCES"), std::string::npos);
+    if (i > 0) {
+      EXPECT_NE(status.message().find(dirs[i]), std::string::npos) << status;
+    }
+    h_.env.ClearFaults();
+    ASSERT_TRUE(h_.Open().ok());
+  }
+  // What somebody removes meanwhile takes nothing.
+  for (const int gone : {2, 3}) {
+    h_.env.FailCall(Op::kList, gone, absl::NotFoundError("ENOENT"));
+    EXPECT_TRUE(h_.Open().ok());
+  }
 }
 
 }  // namespace

@@ -39,8 +39,10 @@ absl::Status BlockWriter::Enqueue(cache::StoreRequest request) {
     if (state_->closing) {
       return absl::UnavailableError("the store is closing");
     }
-    // What is durable is not written again.
-    if (const IndexEntry* entry = state_->index.Find({kOwnDir, key})) {
+    // What is durable is not written again; what is being evicted may be not.
+    const FileId id{kOwnDir, key};
+    const IndexEntry* const entry = state_->index.Find(id);
+    if (entry != nullptr && state_->evicting != id) {
       state_->AddEvents({cache::StoredEvent{key, entry->bytes}});
     } else {
       const bool empty = queue_.empty();
@@ -149,7 +151,8 @@ bool BlockWriter::GiveUp(const FileId& id, uint64_t generation,
   {
     MutexLock lock(state_->mutex);
     const IndexEntry* const entry = state_->index.Find(id);
-    if (entry == nullptr || entry->generation != generation) {
+    if (entry == nullptr || entry->generation != generation ||
+        (absl::IsNotFound(why) && state_->evicting == id)) {
       return false;
     }
     bytes = entry->bytes;

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "store/directory_layout.h"
 #include "store/header_reader.h"
+#include "store/own_directory.h"
 #include "store/session_file.h"
 
 namespace everwarm::store {
@@ -72,56 +73,106 @@ absl::Status DiskBudget::Evict(uint64_t bytes,
     }
   }
   uint64_t freed = 0;
+  Refusals refusals;
+  absl::Status refused;
   while (freed < bytes) {
-    const std::optional<Victim> victim = TakeVictim(keep);
-    if (!victim.has_value()) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(state_.options.dir, ": ", bytes - freed,
-                       " bytes are missing, and all that is left is in use"));
+    if (state_.IsClosing()) {
+      return absl::CancelledError("the store is closing");
     }
-    RemoveFile(victim->path, victim->bytes);
-    freed += victim->bytes;
+    const std::optional<Victim> victim = ChooseVictim(keep, refusals);
+    if (!victim.has_value()) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          state_.options.dir, ": ", bytes - freed, " bytes are missing, and ",
+          refused.ok() ? "all that is left is in use"
+                       : absl::StrCat("what could go cannot be removed (",
+                                      refused.message(), ")")));
+    }
+    if (const absl::Status removed = RemoveVictim(*victim); removed.ok()) {
+      freed += victim->bytes;
+    } else {
+      refused = removed;
+      refusals.Add(*victim);
+    }
   }
   return absl::OkStatus();
 }
 
-std::optional<DiskBudget::Victim> DiskBudget::TakeVictim(
-    const absl::flat_hash_set<NodeId>& keep) {
+void DiskBudget::Refusals::Add(const Victim& victim) {
+  if (!victim.id.has_value()) {
+    ++loose_;
+    past_.loose.insert(victim.path);
+    return;
+  }
+  past_.files.insert(*victim.id);
+  if (++of_dir_[victim.id->dir] >= kMostRefusals) {
+    past_.dirs.insert(victim.id->dir);
+  }
+}
+
+std::optional<DiskBudget::Victim> DiskBudget::ChooseVictim(
+    const absl::flat_hash_set<NodeId>& keep, const Refusals& refusals) {
   for (;;) {
     DirIndex unread = kOwnDir;
-    Victim victim;
     {
       MutexLock lock(state_.mutex);
-      BlockIndex& index = state_.index;
-      if (const std::optional<LooseFile> loose = index.OldestLoose()) {
-        index.RemoveLoose(loose->path);
-        return Victim{loose->path, loose->bytes};
+      const BlockIndex& index = state_.index;
+      if (!refusals.loose_done()) {
+        if (const auto loose = index.OldestLoose(refusals.past())) {
+          return Victim{loose->path, loose->bytes, std::nullopt, 0};
+        }
       }
-      const std::optional<IndexEntry> leaf = index.OldestLeaf(keep);
+      const std::optional<IndexEntry> leaf =
+          index.OldestLeaf(keep, refusals.past());
       if (!leaf.has_value()) {
         return std::nullopt;
       }
       const DirIndex dir = leaf->id.dir;
-      if (dir != kOwnDir && !state_.foreign[dir - 1].headers_read) {
-        unread = dir;
-      } else {
-        victim = Victim{state_.PathOf(leaf->id), leaf->bytes};
-        index.Remove(leaf->id);
-        if (IsSession(leaf->id.key)) {
-          return victim;
-        }
-        ++state_.counters.evicted;
-        if (dir == kOwnDir) {
-          state_.AddEvents({cache::DroppedEvent{leaf->id.key}});
-        }
+      if (dir == kOwnDir || state_.foreign[dir - 1].headers_read) {
+        state_.evicting = leaf->id;
+        return Victim{state_.PathOf(leaf->id), leaf->bytes, leaf->id,
+                      leaf->generation};
       }
-    }
-    if (unread == kOwnDir) {
-      state_.WakeUp();
-      return victim;
+      unread = dir;
     }
     // Which of that directory's files are leaves is not known yet.
     ReadForeignHeaders(unread);
+  }
+}
+
+absl::Status DiskBudget::RemoveVictim(const Victim& victim) {
+  const absl::Status status = state_.parts.env->Unlink(victim.path);
+  const bool gone = status.ok() || absl::IsNotFound(status);
+  {
+    MutexLock lock(state_.mutex);
+    state_.evicting.reset();
+    if (gone && victim.id.has_value()) {
+      ForgetVictim(victim);
+    } else if (gone || absl::IsFailedPrecondition(status)) {
+      if (state_.index.RemoveLoose(victim.path).has_value()) {
+        state_.index.Settle(victim.bytes);
+        // A directory never goes.
+        state_.index.AddFixed(gone ? 0 : victim.bytes);
+      }
+    }
+  }
+  state_.WakeUp();
+  return gone ? absl::OkStatus() : status;
+}
+
+void DiskBudget::ForgetVictim(const Victim& victim) {
+  const IndexEntry* const entry = state_.index.Find(*victim.id);
+  if (entry == nullptr || entry->generation != victim.generation) {
+    // Somebody else has taken it out, and says so.
+    return;
+  }
+  state_.index.Remove(*victim.id);
+  state_.index.Settle(victim.bytes);
+  if (IsSession(victim.id->key)) {
+    return;
+  }
+  ++state_.counters.evicted;
+  if (victim.id->dir == kOwnDir) {
+    state_.AddEvents({cache::DroppedEvent{victim.id->key}});
   }
 }
 
@@ -160,8 +211,11 @@ void DiskBudget::RemoveFile(const std::string& path, uint64_t bytes) {
   }
   MutexLock lock(state_.mutex);
   state_.index.Settle(bytes);
-  if (!gone) {
+  if (absl::IsFailedPrecondition(status)) {
+    // A directory never goes.
     state_.index.AddFixed(bytes);
+  } else if (!gone) {
+    state_.index.AddLoose({path, bytes, state_.parts.clock->WallNow()});
   }
 }
 
@@ -219,14 +273,16 @@ void DiskBudget::CountDirectories() {
 
 absl::Status DiskBudget::MakeDamagedDir() {
   Env& env = *state_.parts.env;
-  if (env.Stat(state_.damaged_dir).ok()) {
-    return absl::OkStatus();
-  }
-  // The cap holds for a directory as well, and no good block goes for it.
+  EW_RETURN_IF_ERROR(CheckIsDirectory(env, state_.damaged_dir));
+  // The cap holds for a directory as well, which may grow by one more name, and
+  // no good block goes for it.
   constexpr uint64_t kDirectoryBytes = 4096;
   EW_ASSIGN_OR_RETURN(const uint64_t deficit, Deficit(kDirectoryBytes));
   if (deficit > 0) {
     return absl::ResourceExhaustedError("no room to keep it");
+  }
+  if (env.Stat(state_.damaged_dir).ok()) {
+    return absl::OkStatus();
   }
   const absl::Status made = env.MakeDir(state_.damaged_dir);
   CountDirectories();
@@ -254,13 +310,16 @@ void DiskBudget::SetAside(const std::string& path, uint64_t bytes,
     RemoveFile(path, bytes);
     return;
   }
-  uint64_t on_disk = bytes;
-  if (const absl::StatusOr<FileInfo> info = env.Stat(to); info.ok()) {
-    on_disk = info->allocated;
-  }
+  const absl::StatusOr<FileInfo> info = env.Stat(to);
+  const uint64_t on_disk = info.ok() ? info->allocated : bytes;
   MutexLock lock(state_.mutex);
   state_.index.Settle(bytes);
-  state_.index.AddLoose({to, on_disk, now});
+  if (info.ok() && info->kind == FileKind::kDirectory) {
+    // It never goes.
+    state_.index.AddFixed(on_disk);
+  } else {
+    state_.index.AddLoose({to, on_disk, now});
+  }
 }
 
 }  // namespace everwarm::store

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "base/ids.h"
@@ -31,7 +32,9 @@ class DiskBudget {
   // Whether Reserve() would succeed without evicting anything.
   bool Fits(uint64_t bytes);
 
-  // Evicts `bytes`, whatever the counts say: the disk has refused.
+  // Evicts `bytes`, whatever the counts say: the disk has refused. What cannot
+  // be removed stays what it is, an entry that is read and may go another time.
+  // Errors: kResourceExhausted; kCancelled, the store is closing.
   absl::Status Evict(uint64_t bytes, const absl::flat_hash_set<NodeId>& keep);
 
   // Evicts until the cap is kept; after a start with a smaller one.
@@ -45,7 +48,8 @@ class DiskBudget {
   void SetAside(const std::string& path, uint64_t bytes,
                 const absl::Status& why);
 
-  // Removes a file whose bytes are in limbo in the index.
+  // Removes a file whose bytes are in limbo in the index. If it stays it counts
+  // as a loose file, and may go another time.
   void RemoveFile(const std::string& path, uint64_t bytes);
 
   // Removes what came of a write that is given up; nothing for an empty path.
@@ -57,10 +61,33 @@ class DiskBudget {
   struct Victim {
     std::string path;
     uint64_t bytes = 0;
+    // Nothing for a loose file.
+    std::optional<FileId> id;
+    uint64_t generation = 0;
+  };
+  // What an eviction has failed to remove.
+  class Refusals {
+   public:
+    void Add(const Victim& victim);
+    const Unremovable& past() const { return past_; }
+    bool loose_done() const { return loose_ >= kMostRefusals; }
+
+   private:
+    // Then the directory is taken to refuse all of them.
+    static constexpr int kMostRefusals = 3;
+    Unremovable past_;
+    absl::flat_hash_map<DirIndex, int> of_dir_;
+    int loose_ = 0;
   };
   // Bytes that are missing for `bytes` more.
   absl::StatusOr<uint64_t> Deficit(uint64_t bytes);
-  std::optional<Victim> TakeVictim(const absl::flat_hash_set<NodeId>& keep);
+  // Stays in the index, marked where it is an entry, until it is removed.
+  std::optional<Victim> ChooseVictim(const absl::flat_hash_set<NodeId>& keep,
+                                     const Refusals& refusals);
+  absl::Status RemoveVictim(const Victim& victim);
+  // The file of an entry is gone: so is the entry, and that is announced.
+  void ForgetVictim(const Victim& victim)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   void ReadForeignHeaders(DirIndex dir);
   absl::Status MakeDamagedDir();
 
