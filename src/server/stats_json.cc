@@ -77,7 +77,8 @@ Json SsdJson(const cache::TierStats& stats) {
           {"evicted", stats.evicted},
           {"damaged", stats.damaged},
           {"scrubbed", stats.scrubbed},
-          {"scrubbed_bytes", stats.scrubbed_bytes}};
+          {"scrubbed_bytes", stats.scrubbed_bytes},
+          {"scrub_failed", stats.scrub_failed}};
 }
 
 const char* FailureReason(const engine::FlushOutcome& outcome) {
