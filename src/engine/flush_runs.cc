@@ -6,14 +6,17 @@
 
 namespace everwarm::engine {
 
+void FlushRuns::Add(Call call) {
+  if (call.newest_first) {
+    cache_.WriteNewestFirst();
+  }
+  next_.push_back(std::move(call));
+}
+
 void FlushRuns::Begin() {
   const bool joins = ticket_ != 0 && cache_.publications() == publications_;
   if (next_.empty() || (ticket_ != 0 && !joins)) {
     return;
-  }
-  if (std::any_of(next_.begin(), next_.end(),
-                  [](const Call& call) { return call.newest_first; })) {
-    cache_.WriteNewestFirst();
   }
   if (!joins) {
     publications_ = cache_.publications();

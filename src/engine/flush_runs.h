@@ -25,7 +25,8 @@ class FlushRuns {
     Clock::Monotonic deadline;
     // What is durable then leaves RAM.
     bool demote = false;
-    // There may not be the time for all of it.
+    // There may not be the time for all of it: from when it is added, also
+    // while an earlier run goes on.
     bool newest_first = false;
     std::promise<DrainOutcome> outcome;
   };
@@ -34,7 +35,7 @@ class FlushRuns {
   FlushRuns(cache::KvCache* cache, const Clock* clock)
       : cache_(*cache), clock_(*clock) {}
 
-  void Add(Call call) { next_.push_back(std::move(call)); }
+  void Add(Call call);
   // Since then nobody waits longer than `grace`, whatever the deadlines.
   struct Hurry {
     Clock::Monotonic since;

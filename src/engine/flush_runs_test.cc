@@ -188,12 +188,34 @@ TEST_F(FlushRunsTest, AStopWritesTheNewestFirst) {
   auto outcome = Ask(seconds(100), false, /*newest_first=*/true);
   Turn();
   ASSERT_EQ(h_.tier().stores().size(), 1u);
-  // The first turn's Poll() was before the stop.
+  EXPECT_EQ(h_.tier().stores().front().identity.tokens, Range(2000, 16));
   h_.tier().CompleteStores();
   Turn();
   h_.StoreAll();
   Turn();
   EXPECT_TRUE(outcome.get().flush.succeeded());
+}
+
+TEST_F(FlushRunsTest, AStopWritesTheNewestFirstAlsoBehindAFlushThatRuns) {
+  h_.tier().set_max_pending_stores(1);
+  for (TokenId first = 1000; first <= 4000; first += 1000) {
+    h_.Generate(Range(first, 16));
+  }
+  auto earlier = Ask(seconds(100));
+  Turn();
+  h_.Generate(Range(5000, 16));
+  h_.Generate(Range(6000, 16));
+  auto stop = Ask(seconds(100), false, /*newest_first=*/true);
+  std::vector<TokenId> written;
+  while (!h_.tier().stores().empty()) {
+    written.push_back(h_.tier().stores().front().identity.tokens.front());
+    h_.tier().CompleteStores(1);
+    Turn();
+  }
+  EXPECT_EQ(written,
+            (std::vector<TokenId>{6000, 5000, 4000, 3000, 2000, 1000}));
+  EXPECT_TRUE(earlier.get().flush.succeeded());
+  EXPECT_TRUE(stop.get().flush.succeeded());
 }
 
 }  // namespace
