@@ -1,5 +1,6 @@
 #include "cache/flush_tracker.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace everwarm::cache {
@@ -18,6 +19,12 @@ std::pair<uint64_t, FlushTracker::Ticket*> FlushTracker::Open() {
 
 void FlushTracker::Await(uint64_t ticket, Residency& residency) {
   tickets_.at(ticket).awaited[&residency] = {residency.ram_tokens, false};
+}
+
+bool FlushTracker::awaited(Residency& residency) const {
+  return std::any_of(tickets_.begin(), tickets_.end(), [&](const auto& item) {
+    return item.second.awaited.contains(&residency);
+  });
 }
 
 void FlushTracker::OnAttempt(Residency& residency) {

@@ -28,6 +28,9 @@ class FlushTracker {
   // attempt that begins from now on to fail.
   void Await(uint64_t ticket, Residency& residency);
 
+  // Whether any flush waits for it.
+  bool awaited(Residency& residency) const;
+
   // What stores.h reports.
   void OnAttempt(Residency& residency);
   void OnStored(Residency& residency, uint32_t tokens);

@@ -398,10 +398,12 @@ void KvCache::Publish(Sequence& handle, StateUse states) {
 void KvCache::Poll() {
   for (TierEvent& event : impl_->parts.tier->TakeEvents()) {
     std::visit([this](auto& what) { impl_->Handle(what); }, event);
+    impl_->publication.NoteChange();
   }
   if (impl_->loads.Stalled(impl_->config.read_patience)) {
     impl_->taking.GiveUpReads();
   }
+  impl_->publication.ThinOneMore();
   impl_->stores.QueueDue();
   impl_->stores.Pump();
   impl_->retention.MakeRoom(0);

@@ -1,6 +1,7 @@
 #include "cache/publication.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -42,10 +43,24 @@ constexpr uint64_t kReach = 4;
 // Its last one bit: the largest power of two that it is a multiple of.
 TokenPos LowestBit(TokenPos position) { return position & (~position + 1); }
 
-// Nobody counts on it, reads it or writes it.
-bool MayRetire(const Residency& state) {
-  return state.plans == 0 && state.loads == 0 &&
-         state.store != StoreState::kRunning;
+TokenPos PositionOf(const Residency& state) {
+  return state.node->start + state.state_tokens;
+}
+
+// A later one, at `newest`, stands for it.
+bool Passed(const Residency& state, TokenPos newest) {
+  const TokenPos position = PositionOf(state);
+  return state.passing && position < newest &&
+         newest - position > kReach * LowestBit(position);
+}
+
+std::vector<Node*> PathTo(Node* end) {
+  std::vector<Node*> path;
+  for (Node* node = end; node->parent != nullptr; node = node->parent) {
+    path.push_back(node);
+  }
+  std::reverse(path.begin(), path.end());
+  return path;
 }
 
 }  // namespace
@@ -93,7 +108,7 @@ void Publication::Publish(SequenceState& sequence, StateUse states) {
     sessions_.Advance(*sequence.session, path.back(), tail);
   }
   if (!shared.empty()) {
-    Thin(path, static_cast<TokenPos>(sequence.tokens.size()));
+    ThinOrWait(path, static_cast<TokenPos>(sequence.tokens.size()));
   }
   // A model whose groups all let go of a span leaves nothing there.
   tree_.Prune(path.back());
@@ -125,22 +140,71 @@ std::vector<Residency*> Publication::ShareStates(SequenceState& sequence,
   return shared;
 }
 
-void Publication::Thin(const std::vector<Node*>& path, TokenPos newest) {
+void Publication::ThinOrWait(const std::vector<Node*>& path, TokenPos newest) {
+  // What waits for earlier places of the same path does so with this one.
+  std::vector<Node*> replaced;
+  std::erase_if(unfinished_, [&](const Unfinished& earlier) {
+    const size_t span = earlier.end->start / tree_.block_tokens();
+    if (span >= path.size() || path[span] != earlier.end) {
+      return false;
+    }
+    newest = std::max(newest, earlier.newest);
+    replaced.push_back(earlier.end);
+    return true;
+  });
+  if (!Thin(path, newest)) {
+    tree_.Pin(path.back());
+    unfinished_.push_back({path.back(), newest});
+  }
+  for (Node* end : replaced) {
+    tree_.Unpin(end);
+  }
+}
+
+void Publication::ThinOneMore() {
+  to_look_at_ = std::min(to_look_at_, unfinished_.size());
+  if (to_look_at_ == 0) {
+    return;
+  }
+  --to_look_at_;
+  const Unfinished next = unfinished_.front();
+  unfinished_.pop_front();
+  if (Thin(PathTo(next.end), next.newest)) {
+    tree_.Unpin(next.end);
+  } else {
+    tree_.Prune(next.end);
+    unfinished_.push_back(next);
+  }
+}
+
+bool Publication::Thin(const std::vector<Node*>& path, TokenPos newest) {
+  bool all = true;
+  // Worked out when it matters. What goes is before it and does not change it.
+  std::optional<TokenPos> durable;
   for (Node* node : path) {
     for (Residency& state : node->states) {
-      const TokenPos position = node->start + state.state_tokens;
-      if (state.passing && position < newest &&
-          newest - position > kReach * LowestBit(position) &&
-          MayRetire(state)) {
+      if (!Passed(state, newest)) {
+        continue;
+      }
+      bool may_go = retention_.MayRetire(state);
+      if (may_go && state.tier_tokens > 0) {
+        if (!durable.has_value()) {
+          durable = copies_.DurablePrefix(path, newest);
+        }
+        may_go = PositionOf(state) < *durable;
+      }
+      if (may_go) {
         retention_.Retire(state);
         copies_.Remove(state);
         ++counters_.thinned_states;
       }
+      all = all && may_go;
     }
     if (node != path.back()) {
       tree_.Prune(node);
     }
   }
+  return all;
 }
 
 }  // namespace everwarm::cache

@@ -4,7 +4,9 @@
 #ifndef EVERWARM_CACHE_PUBLICATION_H_
 #define EVERWARM_CACHE_PUBLICATION_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "cache/kv_cache.h"
@@ -43,22 +45,42 @@ class Publication {
   // copied when the sequence goes on. Its session has come that far.
   void Publish(SequenceState& sequence, StateUse states);
 
+  // Something has become durable, or a read or a write has ended.
+  void NoteChange() { to_look_at_ = unfinished_.size(); }
+  // Of passed states that had to stay when they were passed, lets those of one
+  // path go if they may by now. Cheap; for every turn.
+  void ThinOneMore();
+
   const Counters& counters() const { return counters_; }
 
  private:
+  // A path on which a passed state had to stay.
+  struct Unfinished {
+    // Pinned.
+    Node* end = nullptr;
+    TokenPos newest = 0;
+  };
   // Of the node that the sequence ends in.
   std::vector<Residency*> ShareStates(SequenceState& sequence, Node* end,
                                       StateUse use);
   // Passing states stay at a few places for each power of two of the distance
   // to the newest: what is behind a multiple of 2^k tokens goes when the newest
-  // is more than 4 * 2^k tokens further.
-  void Thin(const std::vector<Node*>& path, TokenPos newest);
+  // is more than 4 * 2^k tokens further. A durable one stays until the path can
+  // go on from a later place after a power loss: somebody may have been told
+  // that it is durable so far. False: some of what is to go has to stay for
+  // now.
+  bool Thin(const std::vector<Node*>& path, TokenPos newest);
+  // The same; what has to stay for now goes later (ThinOneMore()).
+  void ThinOrWait(const std::vector<Node*>& path, TokenPos newest);
 
   TokenTree& tree_;
   TierCopies& copies_;
   Retention& retention_;
   Stores& stores_;
   Sessions& sessions_;
+  std::deque<Unfinished> unfinished_;
+  // Of these, from the first on, since the last change.
+  size_t to_look_at_ = 0;
   Counters counters_;
 };
 

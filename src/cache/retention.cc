@@ -139,6 +139,11 @@ void Retention::DropCopy(Residency& residency) {
   tree_.Prune(residency.node);
 }
 
+bool Retention::MayRetire(Residency& state) const {
+  return state.plans == 0 && state.loads == 0 &&
+         state.store != StoreState::kRunning && !flushes_.awaited(state);
+}
+
 void Retention::Retire(Residency& state) {
   flushes_.OnRetired(state);
   if (state.ram) {

@@ -46,8 +46,11 @@ class Retention {
   void Attach(Residency& residency, BlockRef block, uint32_t tokens);
   // Nothing without a RAM copy.
   void Touch(Residency& residency);
+  // Nobody counts on the state, reads it or writes it, and no flush waits for
+  // it.
+  bool MayRetire(Residency& state) const;
   // A state that others stand for: its RAM copy is given up, and what was to be
-  // stored of it. Requires: no write of it runs.
+  // stored of it. Requires: MayRetire(state).
   void Retire(Residency& state);
 
   // Keeps the budgets when that many bytes more are about to be used.

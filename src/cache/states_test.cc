@@ -2,6 +2,7 @@
 // gone on from, thinned, stored, lost and read back.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -296,6 +297,106 @@ TEST(StatesTest, AFlushDoesNotMissWhatWasThinned) {
   ASSERT_TRUE(report.has_value());
   EXPECT_TRUE(report->durable());
   EXPECT_EQ(report->missing, 0);
+}
+
+// The disk refuses whatever it is asked for.
+void FailAll(CacheHarness& h) {
+  while (h.tier().FailStores(absl::UnknownError("io")) > 0) {
+    h.cache().Poll();
+  }
+}
+
+// Computes up to `stop`, in steps of 64, leaving states that the disk refuses.
+void TravelInVain(CacheHarness& h, Sequence& sequence, TokenPos stop) {
+  while (sequence.length() < stop) {
+    const auto next = static_cast<TokenId>(sequence.length()) + 1;
+    ASSERT_TRUE(h.Compute(sequence, Range(next, 64)).ok());
+    h.cache().Publish(sequence, StateUse::kPassing);
+    FailAll(h);
+  }
+}
+
+TEST(StatesTest, APassedStateThatIsDurableStaysUntilALaterOneIs) {
+  CacheHarness h(FullAndState());
+  auto sequence =
+      Travel(h, Range(1, 64), {64}, StateUse::kPassing, Disk::kFast);
+  const uint64_t ticket = h.cache().BeginFlush();
+  ASSERT_TRUE(h.cache().FlushOutcome(ticket)->durable());
+  TravelInVain(h, *sequence, 512);
+  EXPECT_EQ(StatesOnDisk(h, h.tier()), (std::vector<TokenPos>{64}));
+  EXPECT_EQ(h.cache().DurabilityOf(Range(1, 512), "").tokens, 64);
+  sequence.reset();
+  h.Restart();
+  EXPECT_EQ(Known(h, Range(1, 512)), 64);
+}
+
+TEST(StatesTest, APassedStateThatHadToStayGoesWithoutAnotherPublication) {
+  CacheHarness h(FullAndState());
+  auto sequence =
+      Travel(h, Range(1, 64), {64}, StateUse::kPassing, Disk::kFast);
+  TravelInVain(h, *sequence, 512);
+  // The end of the reply.
+  ASSERT_TRUE(h.Compute(*sequence, Range(513, 5)).ok());
+  h.cache().Publish(*sequence);
+  FailAll(h);
+  sequence.reset();
+  h.clock().Advance(std::chrono::seconds(6));
+  h.StoreAll();
+  EXPECT_EQ(StatesOnDisk(h, h.tier()),
+            (std::vector<TokenPos>{128, 256, 320, 384, 448, 512, 517}));
+  EXPECT_EQ(h.cache().stats().cached_states_in_ram, 7);
+  EXPECT_TRUE(h.tier().problems().empty());
+}
+
+TEST(StatesTest, APlaceFurtherOnInAnotherConversationDoesNotStandForAState) {
+  CacheHarness h(FullAndState());
+  // Both agree up to 66, and the other one's state is at 70.
+  const auto sequence =
+      Travel(h, Range(1, 64), {64}, StateUse::kPassing, Disk::kFast);
+  Travel(h, Range(1, 66) + Range(900, 4), {70}, StateUse::kKept, Disk::kFast);
+  TravelInVain(h, *sequence, 512);
+  EXPECT_EQ(StatesOnDisk(h, h.tier()), (std::vector<TokenPos>{64, 70}));
+}
+
+TEST(StatesTest, ASecondConversationOnTheSamePathTakesOverWhatHadToStay) {
+  CacheHarness h(FullAndState());
+  auto first = Travel(h, Range(1, 64), {64}, StateUse::kPassing, Disk::kFast);
+  TravelInVain(h, *first, 512);
+  first.reset();
+  auto second = h.TakeReady(Range(1, 600));
+  ASSERT_EQ(second->length(), 512);
+  TravelInVain(h, *second, 576);
+  second.reset();
+  EXPECT_EQ(StatesOnDisk(h, h.tier()), (std::vector<TokenPos>{64}));
+  h.clock().Advance(std::chrono::seconds(6));
+  h.StoreAll();
+  EXPECT_EQ(StatesOnDisk(h, h.tier()),
+            (std::vector<TokenPos>{128, 256, 320, 384, 448, 512, 576}));
+}
+
+TEST(StatesTest, AFlushWaitsForWhatItFoundAlsoIfThatIsPassed) {
+  CacheHarness h(FullAndState());
+  h.tier().set_max_pending_stores(0);
+  auto sequence = Travel(h, Range(1, 64), {64}, StateUse::kPassing);
+  const uint64_t ticket = h.cache().BeginFlush();
+  while (sequence->length() < 512) {
+    const auto next = static_cast<TokenId>(sequence->length()) + 1;
+    ASSERT_TRUE(h.Compute(*sequence, Range(next, 64)).ok());
+    h.cache().Publish(*sequence, StateUse::kPassing);
+  }
+  h.tier().set_max_pending_stores(1);
+  std::optional<FlushReport> report;
+  for (int i = 0; i < 100 && !report.has_value(); ++i) {
+    h.cache().Poll();
+    h.tier().CompleteStores(1);
+    h.cache().Poll();
+    report = h.cache().FlushOutcome(ticket);
+  }
+  ASSERT_TRUE(report.has_value());
+  EXPECT_TRUE(report->durable());
+  sequence.reset();
+  h.Restart();
+  EXPECT_GE(Known(h, Range(1, 512)), 64);
 }
 
 TEST(StatesTest, StatesLeaveRamForItsTargetAndComeBack) {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "cache/resume.h"
 
 namespace everwarm::cache {
@@ -15,6 +16,23 @@ uint32_t DurableTokens(const Node& node) {
     most = std::max(most, residency.tier_tokens);
   }
   return most;
+}
+
+// Goes on through the node's first `tokens` tokens, as far as they are durable.
+void AddDurable(const TokenTree& tree, const Node& node, uint32_t tokens,
+                SpanStates& states, ResumeScan& scan) {
+  absl::InlinedVector<uint32_t, 4> covered(node.groups.size());
+  for (const Residency& residency : node.groups) {
+    covered[residency.group] = residency.tier_tokens;
+  }
+  states.Clear();
+  const auto span = absl::MakeConstSpan(node.tokens).first(tokens);
+  for (const Residency* state : tree.StatesAlong(node.parent, span)) {
+    if (state->tier_tokens > 0) {
+      states.Add(state->group, node.start + state->state_tokens);
+    }
+  }
+  scan.Add(tokens, covered);
 }
 
 }  // namespace
@@ -74,6 +92,18 @@ Residency* TierCopies::Find(const BlockKey& key) const {
   return found == copies_.end() ? nullptr : found->second;
 }
 
+TokenPos TierCopies::DurablePrefix(absl::Span<Node* const> path,
+                                   TokenPos length) const {
+  SpanStates states;
+  ResumeScan scan(parts_.layout, states);
+  for (const Node* node : path) {
+    const auto tokens = std::min<size_t>(
+        node->tokens.size(), length - std::min(length, node->start));
+    AddDurable(tree_, *node, static_cast<uint32_t>(tokens), states, scan);
+  }
+  return scan.resume_point();
+}
+
 TokenPos LongestDurablePrefix(const TokenTree& tree,
                               const CacheLayout& layout) {
   SpanStates states;
@@ -83,22 +113,13 @@ TokenPos LongestDurablePrefix(const TokenTree& tree,
   for (Node* root : tree.Roots()) {
     open.emplace_back(root, ResumeScan(layout, states));
   }
-  std::vector<uint32_t> covered(layout.groups.size());
   while (!open.empty()) {
     const auto [node, before] = open.back();
     open.pop_back();
     for (Node* child : tree.Children(node)) {
       ResumeScan scan = before;
-      for (const Residency& residency : child->groups) {
-        covered[residency.group] = residency.tier_tokens;
-      }
-      states.Clear();
-      for (const Residency* state : tree.StatesAlong(node, child->tokens)) {
-        if (state->tier_tokens > 0) {
-          states.Add(state->group, child->start + state->state_tokens);
-        }
-      }
-      scan.Add(static_cast<uint32_t>(child->tokens.size()), covered);
+      AddDurable(tree, *child, static_cast<uint32_t>(child->tokens.size()),
+                 states, scan);
       longest = std::max(longest, scan.resume_point());
       if (child->children > 0) {
         open.emplace_back(child, scan);

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
 #include "base/ids.h"
 #include "cache/parts.h"
 #include "cache/token_tree.h"
@@ -37,6 +38,10 @@ class TierCopies {
 
   // Null when not durable.
   Residency* Find(const BlockKey& key) const;
+
+  // The greatest resume point of the first `length` tokens of a path when only
+  // durable copies count. The path begins below its root.
+  TokenPos DurablePrefix(absl::Span<Node* const> path, TokenPos length) const;
 
   size_t size() const { return copies_.size(); }
   // Of all nodes, those that at least one group has blocks of. Groups share a
