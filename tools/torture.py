@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def simulated(binary, arguments):
-    """Runs the histories; their counts by name."""
+    """Runs the histories; their counts by name. An indented name is a part of the one above it."""
     command = [binary, "--first", str(arguments.first), "--seconds", str(arguments.seconds),
                "--crash-seeds", str(arguments.crash_seeds)]
     if arguments.histories:
@@ -28,7 +28,7 @@ def simulated(binary, arguments):
             print(line, end="", flush=True)
             continue
         name, number = line.rsplit(None, 1)
-        counts[name.strip()] = int(number)
+        counts[name.rstrip()] = int(number)
     process.wait()
     if not counts:
         counts["problems"] = 1
@@ -40,16 +40,15 @@ def killed(arguments, directory):
     """Kills real servers; counts by name."""
     import kills
     import tiny_model
-    model = str(directory / "tiny.gguf")
-    window = str(directory / "window.gguf")
-    tiny_model.write(model)
-    tiny_model.write(window, architecture="gemma3")
     seed = arguments.first
     runs = []
-    for name, path, options in (("full", model, ()), ("window", window, ()),
-                                ("small cap", model, ("--ssd-cache", "1MiB"))):
+    for name, kind, architecture, options in (("full", "full", "llama", ()), ("window", "window", "gemma3", ()),
+                                              ("small cap", "full", "llama", ("--ssd-cache", "1MiB")),
+                                              ("recurrent", "recurrent", "lfm2", ())):
         (directory / name).mkdir()
-        runs.append(kills.Torture(directory / name, path, seed=seed, options=options, durable=not options))
+        path = str(directory / f"{architecture}.gguf")
+        tiny_model.write(path, architecture=architecture)
+        runs.append(kills.Torture(directory / name, path, seed=seed, options=options, durable=not options, kind=kind))
     began = time.monotonic()
     cycles = 0
     while cycles < arguments.kills and not any(run.problems for run in runs):

@@ -55,3 +55,9 @@ def other_tiny(tmp_path_factory):
 def tiny_window(tmp_path_factory):
     """One with sliding windows."""
     return _write_tiny(tmp_path_factory, "window.gguf", architecture="gemma3")
+
+
+@pytest.fixture(scope="session")
+def tiny_recurrent(tmp_path_factory):
+    """One with states."""
+    return _write_tiny(tmp_path_factory, "recurrent.gguf", architecture="lfm2")

@@ -162,9 +162,10 @@ class Server:
         return self.request("POST", "/v1/completions",
                             {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "logprobs": 0, **more})
 
-    def chat(self, messages, max_tokens=8, **more):
+    def chat(self, messages, max_tokens=8, headers=None, **more):
         return self.request("POST", "/v1/chat/completions",
-                            {"messages": messages, "max_tokens": max_tokens, "temperature": 0, "logprobs": True, **more})
+                            {"messages": messages, "max_tokens": max_tokens, "temperature": 0, "logprobs": True, **more},
+                            headers)
 
     # The same, computed from nothing: a namespace that nobody has used.
     def cold_complete(self, prompt, max_tokens=8, **more):

@@ -23,8 +23,12 @@ class Conversation:
     # Of which it is; empty: of none.
     session: str = ""
     text: str = ""
+    # Tokens of the prompt that are found again once it is known.
+    reusable: int = 0
     # Before a flush that said 200, in some life of the server.
     acknowledged: bool = False
+    # Tokens of prompt and reply, as the end of some reply said.
+    durable: int = 0
 
 
 def conversations(count, seed):
@@ -43,8 +47,10 @@ def conversations(count, seed):
 
 class Torture:
     """Kills servers of one model over one cache directory. Everything wrong is in `problems`."""
+    # A model with states leaves none so near to another one (publication_points.cc).
+    NEAR = 16
 
-    def __init__(self, directory, model, seed, count=24, options=(), durable=True, max_tokens=8, life=0.8):
+    def __init__(self, directory, model, seed, count=24, options=(), durable=True, kind="full", max_tokens=8, life=0.8):
         self.directory = pathlib.Path(directory)
         self.cache_dir = self.directory / "cache"
         self.model = model
@@ -52,6 +58,8 @@ class Torture:
         self.options = tuple(options)
         # False: the cap is too small to keep all, so nothing need be found again.
         self.durable = durable
+        # "full": goes on from every token; "window" and "recurrent": from where something was published.
+        self.kind = kind
         self.max_tokens = max_tokens
         # Seconds under load, at most.
         self.life = life
@@ -61,7 +69,11 @@ class Torture:
         self.conversations = conversations(count, seed)
         server = everwarm.Server("off", *self.options, model=model, log=self.directory / "cold.log")
         for conversation in self.conversations:
-            conversation.text = server.cold_chat(conversation.messages, max_tokens).text
+            salt = f"cold {id(conversation)}"
+            cold = server.chat(conversation.messages, max_tokens, cache_salt=salt)
+            assert cold.cached == 0
+            conversation.text = cold.text
+            conversation.reusable = server.chat(conversation.messages, max_tokens, cache_salt=salt).cached
         server.close()
 
     def problem(self, what):
@@ -112,21 +124,33 @@ class Torture:
         if server.stats()["ssd_cache"]["damaged"]:
             self.problem("a kill left damaged files under final names")
 
+    def promised(self, conversation):
+        """Tokens of the prompt that must be found again."""
+        tokens = 0
+        if conversation.acknowledged:
+            tokens = conversation.reusable - (self.NEAR if self.kind == "recurrent" else 0)
+        if self.kind == "full":
+            # Any beginning of what is durable can be gone on from; a reply may speak of more than the prompt.
+            tokens = max(tokens, min(conversation.durable, conversation.reusable))
+        return tokens
+
     def check_acknowledged(self, server):
-        known = [conversation for conversation in self.conversations if conversation.acknowledged]
+        known = [conversation for conversation in self.conversations if self.promised(conversation) > 0]
         for conversation in self.dice.sample(known, min(3, len(known))):
+            promised = self.promised(conversation)
             answer = self.ask(server, conversation)
             if answer is not None and self.durable:
-                lost = answer.prompt_tokens - 1 - answer.cached
-                self.counts["acknowledged tokens"] += answer.prompt_tokens - 1
+                lost = max(0, promised - answer.cached)
+                self.counts["acknowledged tokens"] += promised
                 self.counts["acknowledged tokens lost"] += lost
                 if lost:
-                    self.problem(f"{lost} of {answer.prompt_tokens} acknowledged tokens are lost")
+                    self.problem(f"{lost} of {promised} acknowledged tokens are lost")
 
-    def ask(self, server, conversation):
-        """None when the server went away meanwhile."""
+    def ask(self, server, conversation, wait=False):
+        """None when the server went away meanwhile. `wait`: until all of it is durable."""
+        headers = {"X-Everwarm-Wait-Durable": "1"} if wait else None
         try:
-            answer = server.chat(conversation.messages, self.max_tokens, session_id=conversation.session)
+            answer = server.chat(conversation.messages, self.max_tokens, headers, session_id=conversation.session)
         except (OSError, http.client.HTTPException):
             return None
         if answer.status != 200:
@@ -135,6 +159,9 @@ class Torture:
         with self.lock:
             self.counts["replies"] += 1
             self.counts["replies from the disk"] += answer.from_ssd > 0
+            durable = answer.usage["everwarm"]["durable_tokens"]
+            self.counts["replies that say all is durable"] += durable >= answer.prompt_tokens
+            conversation.durable = max(conversation.durable, durable)
         if answer.text != conversation.text:
             with self.lock:
                 self.counts["wrong texts"] += 1
@@ -149,7 +176,7 @@ class Torture:
             dice = random.Random(seed)
             while server.process.poll() is None:
                 conversation = dice.choice(self.conversations)
-                if self.ask(server, conversation) is not None:
+                if self.ask(server, conversation, wait=dice.random() < 0.3) is not None:
                     with self.lock:
                         answered.append(conversation)
 

@@ -17,16 +17,23 @@ def check(torture, cycles):
     print(dict(torture.counts))
 
 
-def test_what_a_flush_acknowledged_survives_every_kill(tmp_path, tiny):
+def test_what_was_acknowledged_survives_every_kill(tmp_path, tiny):
     torture = kills.Torture(tmp_path, tiny, seed=1)
-    check(torture, CYCLES * 7 // 10)
+    check(torture, CYCLES * 6 // 10)
     assert torture.counts["acknowledged tokens"] > 0
     assert torture.counts["replies from the disk"] > 0
+    assert torture.counts["replies that say all is durable"] > 0
 
 
 def test_a_window_model_survives_every_kill(tmp_path, tiny_window):
-    torture = kills.Torture(tmp_path, tiny_window, seed=2)
+    torture = kills.Torture(tmp_path, tiny_window, seed=2, kind="window")
     check(torture, CYCLES // 10)
+
+
+def test_a_model_with_states_survives_every_kill(tmp_path, tiny_recurrent):
+    torture = kills.Torture(tmp_path, tiny_recurrent, seed=5, kind="recurrent")
+    check(torture, CYCLES // 10)
+    assert torture.counts["acknowledged tokens"] > 0
 
 
 def test_a_cap_that_is_too_small_serves_nothing_wrong_and_holds(tmp_path, tiny):
