@@ -6,13 +6,56 @@
 
 namespace everwarm::torture {
 
+// How a process ended without warning, by what became of what was not synced.
+struct CrashCounts {
+  uint64_t kept = 0;
+  uint64_t dropped = 0;
+  uint64_t torn = 0;
+  uint64_t reordered = 0;
+};
+
+// How often a disk began to do so; then it does in up to 300 of 1,000 calls.
+struct FaultCounts {
+  uint64_t read_error = 0;
+  uint64_t short_read = 0;
+  uint64_t flipped_read = 0;
+  uint64_t write_error = 0;
+  uint64_t no_space = 0;
+  uint64_t sync_error = 0;
+  uint64_t name_error = 0;
+  // All the time, not by chance.
+  uint64_t little_space = 0;
+};
+
+// Of files.
+struct DamageCounts {
+  uint64_t cut = 0;
+  uint64_t flipped = 0;
+  uint64_t swapped = 0;
+  uint64_t removed = 0;
+  uint64_t zeroed = 0;
+  // Something that is no file is in its place.
+  uint64_t replaced = 0;
+};
+
 struct Counts {
   uint64_t histories = 0;
   uint64_t enumerated_crashes = 0;
-  // Ends of a process without warning, enumerated ones included.
+  // Ends of a process without warning, enumerated ones included; by kind below.
   uint64_t crashes = 0;
+  CrashCounts crash_kinds;
+  uint64_t orderly_ends = 0;
   uint64_t restarts = 0;
+  // Refused, while the first one ran.
+  uint64_t second_processes = 0;
+  FaultCounts faults;
   uint64_t damages = 0;
+  DamageCounts damage_kinds;
+  // By the cap, at a start or later, and for want of room.
+  uint64_t evictions = 0;
+  // Blocks that were read again in the background, and damage that this found.
+  uint64_t scrubbed = 0;
+  uint64_t scrub_finds = 0;
   uint64_t flushes = 0;
   // Blocks that were compared byte by byte after a restart, and tokens of
   // sequences that were compared where they were used.

@@ -87,6 +87,13 @@ void ReadDamaged(World& world) {
   world.Flush();
 }
 
+// Finds by itself what is damaged, before it is read.
+void ScrubDamaged(World& world) {
+  world.Scrub(std::chrono::seconds(1), 100);
+  world.Settle();
+  ReadDamaged(world);
+}
+
 // What a scan has to tidy up: temporary files, damage, another model's files,
 // and more than a smaller cap allows.
 void LeaveAMess(World& world) {
@@ -207,6 +214,7 @@ std::vector<Scene> AllScenes() {
         {"evict" + suffix, capped, FillTheDisk, PublishBeyondTheCap});
     scenes.push_back(
         {"set aside" + suffix, no_ram, StoreAndDamage, ReadDamaged});
+    scenes.push_back({"scrub" + suffix, plain, StoreAndDamage, ScrubDamaged});
     scenes.push_back({"scan" + suffix, plain, LeaveAMess, Start});
     scenes.push_back(
         {"adopt" + suffix, plain, StoreSomeAndClose, StartAndPublish});

@@ -80,7 +80,7 @@ class History {
 
   std::vector<std::string> Run() {
     world_.Open();
-    const uint32_t steps = 30 + Below(60);
+    const uint32_t steps = 32 + Below(64);
     for (uint32_t step = 0; step < steps && world_.problems().empty(); ++step) {
       Step();
     }
@@ -115,8 +115,9 @@ class History {
         {"crash", 1, &History::Crash},
         {"stop and start", 1, &History::StopAndStart},
         {"a second process", 1, &History::OpenSecondProcess},
-        {"damage", 1, &History::Damage},
+        {"damage", 2, &History::Damage},
         {"other faults", 1, &History::ChangeFaults},
+        {"scrub", 1, &History::Scrub},
         {"compare", 2, &History::Check},
     };
     uint32_t total = 0;
@@ -157,6 +158,15 @@ class History {
   void Damage() {
     if (damages_) {
       world_.Damage(random_());
+    }
+  }
+
+  // Some of the files, or all of them.
+  void Scrub() {
+    world_.Scrub(std::chrono::milliseconds(1 + Below(2000)),
+                 Below(2) == 0 ? Below(10) : 100);
+    if (Below(2) == 0) {
+      Poll();
     }
   }
 
@@ -350,7 +360,7 @@ class History {
     }
     world_.SetChances(chances);
     if (Below(3) == 0) {
-      world_.disk().set_capacity(world_.disk().used_bytes() + Below(60000));
+      world_.LeaveRoom(Below(60000));
     }
   }
 

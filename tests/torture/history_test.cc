@@ -43,6 +43,8 @@ TEST(HistoryTest, NothingWrongIsServedAndNothingAcknowledgedIsLost) {
     // The histories do what they are for.
     EXPECT_GT(counts.crashes, 2 * kHistories);
     EXPECT_GT(counts.damages, kHistories / 5);
+    EXPECT_GT(counts.evictions, kHistories / 10);
+    EXPECT_GT(counts.scrub_finds, kHistories / 50);
     EXPECT_GT(counts.acknowledged_tokens, kHistories * 20);
     EXPECT_GT(counts.tokens_compared, kHistories * 400);
   }

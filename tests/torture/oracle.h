@@ -17,11 +17,18 @@ class Oracle {
   void OnStore(const cache::BlockIdentity& identity) {
     asked_.insert_or_assign(identity.key, identity);
   }
-  void OnRemove(const BlockKey& key) { durable_.erase(key); }
+  // The cache needs it no more: nobody may count on it either, now or before.
+  void OnRemove(const BlockKey& key) {
+    durable_.erase(key);
+    forgiven_.erase(key);
+  }
   void OnEvent(const cache::TierEvent& event) {
     if (const auto* stored = std::get_if<cache::StoredEvent>(&event)) {
-      durable_.insert_or_assign(stored->key, asked_.at(stored->key));
+      OnDurable(asked_.at(stored->key));
     } else if (const auto* dropped = std::get_if<cache::DroppedEvent>(&event)) {
+      if (durable_.contains(dropped->key) && !may_drop_()) {
+        ++dropped_for_nothing_;
+      }
       Forgive(dropped->key);
     } else if (const auto* failed =
                    std::get_if<cache::LoadFailedEvent>(&event)) {
@@ -29,37 +36,57 @@ class Oracle {
     }
   }
   // What a scan has found, and whoever asks will be told is durable.
-  void OnAdopted(const cache::BlockIdentity& identity) {
-    durable_.insert_or_assign(identity.key, identity);
-  }
+  void OnAdopted(const cache::BlockIdentity& identity) { OnDurable(identity); }
   // A dead disk reads nothing; what it has is there all the same.
   void set_disk_alive(std::function<bool()> alive) {
     disk_alive_ = std::move(alive);
   }
-  // The test itself has taken it away, or the cap has.
+  // Whether the store can have a reason to drop something that is good.
+  void set_may_drop(std::function<bool()> may_drop) {
+    may_drop_ = std::move(may_drop);
+  }
+  // The test itself has taken it away, or the cap has. Until it is durable
+  // again it may be there or not.
   void Forgive(const BlockKey& key) {
-    forgiven_ += static_cast<uint64_t>(durable_.erase(key));
+    const auto found = durable_.find(key);
+    if (found != durable_.end()) {
+      forgiven_.insert_or_assign(key, std::move(found->second));
+      durable_.erase(found);
+    }
   }
 
   // By key, what must be there after any crash.
   const absl::flat_hash_map<BlockKey, cache::BlockIdentity>& durable() const {
     return durable_;
   }
-  std::vector<const cache::BlockIdentity*> DurableBlocks() const {
-    std::vector<const cache::BlockIdentity*> blocks;
-    for (const auto& [key, identity] : durable_) {
-      blocks.push_back(&identity);
-    }
-    return blocks;
+  using Blocks = std::vector<const cache::BlockIdentity*>;
+  Blocks DurableBlocks() const { return Append({}, durable_); }
+  // What all claims together are about: these, and what is gone for a reason
+  // that is not the store's or the cache's. What neither has was never durable.
+  Blocks ClaimedBlocks() const { return Append(DurableBlocks(), forgiven_); }
+  bool forgives_any() const { return !forgiven_.empty(); }
+  // Good blocks that were dropped although nothing called for it.
+  uint64_t TakeDroppedForNothing() {
+    return std::exchange(dropped_for_nothing_, 0);
   }
-  // Durable blocks that are gone for a reason.
-  uint64_t forgiven() const { return forgiven_; }
   // Durable blocks that could not be read.
   std::vector<absl::Status> TakeFailedLoads() {
     return std::exchange(failed_loads_, {});
   }
 
  private:
+  using ByKey = absl::flat_hash_map<BlockKey, cache::BlockIdentity>;
+
+  static Blocks Append(Blocks blocks, const ByKey& more) {
+    for (const auto& [key, identity] : more) {
+      blocks.push_back(&identity);
+    }
+    return blocks;
+  }
+  void OnDurable(const cache::BlockIdentity& identity) {
+    durable_.insert_or_assign(identity.key, identity);
+    forgiven_.erase(identity.key);
+  }
   void OnLoadFailed(const cache::LoadFailedEvent& event) {
     if (!disk_alive_()) {
       return;
@@ -71,9 +98,12 @@ class Oracle {
   }
 
   std::function<bool()> disk_alive_ = [] { return true; };
-  absl::flat_hash_map<BlockKey, cache::BlockIdentity> asked_;
-  absl::flat_hash_map<BlockKey, cache::BlockIdentity> durable_;
-  uint64_t forgiven_ = 0;
+  std::function<bool()> may_drop_ = [] { return true; };
+  ByKey asked_;
+  ByKey durable_;
+  // Durable once, gone for a reason, and not durable again since.
+  ByKey forgiven_;
+  uint64_t dropped_for_nothing_ = 0;
   std::vector<absl::Status> failed_loads_;
 };
 

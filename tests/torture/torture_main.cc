@@ -6,6 +6,7 @@
 #include <exception>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -88,14 +89,46 @@ class Run {
   size_t problems_ = 0;
 };
 
-// One name and number a line, for people and programs.
+// One name and number a line, for people and programs; indented: of the one
+// above.
 void Print(const Counts& counts, size_t problems) {
+  const CrashCounts& crashes = counts.crash_kinds;
+  const FaultCounts& faults = counts.faults;
+  const DamageCounts& damages = counts.damage_kinds;
+  const uint64_t faulty = faults.read_error + faults.short_read +
+                          faults.flipped_read + faults.write_error +
+                          faults.no_space + faults.sync_error +
+                          faults.name_error + faults.little_space;
   const std::pair<const char*, uint64_t> lines[] = {
       {"histories", counts.histories},
       {"crashes at enumerated calls", counts.enumerated_crashes},
       {"crashes in all", counts.crashes},
+      {"  unsynced bytes kept", crashes.kept},
+      {"  dropped", crashes.dropped},
+      {"  torn", crashes.torn},
+      {"  reordered", crashes.reordered},
+      {"orderly ends", counts.orderly_ends},
       {"restarts", counts.restarts},
+      {"second processes", counts.second_processes},
+      {"faults that a disk began to have", faulty},
+      {"  errors of reads", faults.read_error},
+      {"  short reads", faults.short_read},
+      {"  flipped bits in reads", faults.flipped_read},
+      {"  errors of writes", faults.write_error},
+      {"  no space now and then", faults.no_space},
+      {"  little space", faults.little_space},
+      {"  errors of syncs", faults.sync_error},
+      {"  errors of names", faults.name_error},
       {"damaged files", counts.damages},
+      {"  cut", damages.cut},
+      {"  with a flipped bit", damages.flipped},
+      {"  swapped", damages.swapped},
+      {"  removed", damages.removed},
+      {"  zeroed to the end", damages.zeroed},
+      {"  replaced by no file", damages.replaced},
+      {"evicted blocks", counts.evictions},
+      {"scrubbed blocks", counts.scrubbed},
+      {"  found damaged", counts.scrub_finds},
       {"flushes", counts.flushes},
       {"blocks compared after a restart", counts.blocks_read},
       {"tokens compared in use", counts.tokens_compared},

@@ -26,6 +26,43 @@ Fingerprint OurFingerprint() {
 constexpr char kDir[] = "/var/cache";
 // Of /var, which is not the store's.
 constexpr uint64_t kSystemBytes = 4096;
+// A cap that nothing here reaches.
+constexpr uint64_t kNoCap = uint64_t{1} << 30;
+
+uint64_t& KindOf(CrashCounts& counts, SimDisk::Unsynced unsynced) {
+  switch (unsynced) {
+    case SimDisk::Unsynced::kKept:
+      break;
+    case SimDisk::Unsynced::kDropped:
+      return counts.dropped;
+    case SimDisk::Unsynced::kTorn:
+      return counts.torn;
+    case SimDisk::Unsynced::kReordered:
+      return counts.reordered;
+  }
+  return counts.kept;
+}
+
+bool GoesOnFrom(const Conversation& later, const Conversation& earlier) {
+  return later.name_space == earlier.name_space &&
+         later.tokens.size() > earlier.tokens.size() &&
+         std::equal(earlier.tokens.begin(), earlier.tokens.end(),
+                    later.tokens.begin());
+}
+
+bool IsSame(const Conversation& a, const Conversation& b) {
+  return a.tokens == b.tokens && a.name_space == b.name_space &&
+         a.passing == b.passing;
+}
+
+// Once each: flushes tell of the same ones again and again.
+void AddOnce(std::vector<Conversation>& list, const Conversation& added) {
+  if (std::none_of(list.begin(), list.end(), [&](const Conversation& known) {
+        return IsSame(known, added);
+      })) {
+    list.push_back(added);
+  }
+}
 
 }  // namespace
 
@@ -39,6 +76,8 @@ World::World(WorldOptions options, cache::BlockPool* pool, Counts* counts)
   disk_.Put("/var", {}, store::FileKind::kDirectory);
   oracle_.set_disk_alive(
       [this] { return reads_may_fail_ || !disk_.crashed(); });
+  oracle_.set_may_drop(
+      [this] { return MayEvict() || reads_may_fail_ || disk_.crashed(); });
 }
 
 World::~World() { EndProcess(); }
@@ -66,19 +105,50 @@ store::StoreOptions World::MakeStoreOptions() const {
   options.min_free_bytes = 0;
   options.max_queued_stores = options_.max_queued_stores;
   options.max_batch_blocks = options_.max_batch_blocks;
+  // Everything there is, in a second.
+  options.scrub_bytes_per_second = uint64_t{1} << 20;
   return options;
 }
 
 absl::StatusOr<OpenedStore> World::OpenStore() {
-  return BlockStore::Open(MakeStoreOptions(), {&disk_, &clock_, &writers_,
-                                               &readers_, options_.logger});
+  return BlockStore::Open(
+      MakeStoreOptions(),
+      {&disk_, &clock_, &writers_, &readers_, options_.logger, &scrubbers_});
+}
+
+World::DiskBefore World::LookAtDisk() const {
+  return {disk_.Paths(),
+          disk_.used_bytes() - kSystemBytes > options_.ssd_bytes};
+}
+
+std::vector<BlockKey> World::GoneSince(const DiskBefore& before) const {
+  std::vector<BlockKey> gone;
+  const std::string own = OwnDir() + "/";
+  for (const std::string& path : before.paths) {
+    if (!absl::StartsWith(path, own) || disk_.Exists(path)) {
+      continue;
+    }
+    if (const auto key = store::ParseBlockFileName(
+            std::string_view(path).substr(own.size()))) {
+      gone.push_back(*key);
+    }
+  }
+  return gone;
+}
+
+bool World::MayEvict() const {
+  return options_.ssd_bytes < kNoCap || little_space_;
 }
 
 void World::Open() {
   ++counts_.restarts;
   reads_may_fail_ = false;
   Audit();
+  const DiskBefore before = LookAtDisk();
   auto opened = OpenStore();
+  if (disk_.crashed()) {
+    ForgiveUnseenEvictions(before);
+  }
   if (!opened.ok()) {
     if (!disk_.crashed()) {
       Problem(absl::StrCat("cannot open: ", opened.status().ToString()));
@@ -86,8 +156,9 @@ void World::Open() {
     return;
   }
   if (!disk_.crashed()) {
-    CheckEntries(opened->entries, opened->store->stats().evicted);
-    CheckSessions(opened->sessions, opened->store->stats().evicted);
+    const uint64_t evicted = opened->store->stats().evicted;
+    CheckEntries(before, opened->entries, evicted);
+    CheckSessions(opened->sessions, evicted);
     CheckDisk();
     for (const cache::TierEntry& entry : opened->entries) {
       oracle_.OnAdopted(entry.identity);
@@ -108,11 +179,17 @@ void World::Open() {
 }
 
 void World::Audit() {
+  const DiskBefore before = LookAtDisk();
   auto opened = OpenStore();
+  if (disk_.crashed()) {
+    ForgiveUnseenEvictions(before);
+  }
   if (!opened.ok() || disk_.crashed()) {
     return;
   }
-  CheckEntries(opened->entries, opened->store->stats().evicted);
+  const uint64_t evicted = opened->store->stats().evicted;
+  counts_.evictions += evicted;
+  CheckEntries(before, opened->entries, evicted);
   absl::flat_hash_map<BlockKey, const BlockIdentity*> asked;
   for (const cache::TierEntry& entry : opened->entries) {
     const BlockIdentity& identity = entry.identity;
@@ -146,26 +223,52 @@ void World::Audit() {
   writers_.RunAll();
 }
 
-void World::CheckEntries(const std::vector<cache::TierEntry>& entries,
+void World::CheckEntries(const DiskBefore& before,
+                         const std::vector<cache::TierEntry>& entries,
                          uint64_t evicted) {
   absl::flat_hash_set<BlockKey> found;
   for (const cache::TierEntry& entry : entries) {
     found.insert(entry.identity.key);
   }
-  std::vector<BlockKey> gone;
+  std::vector<const BlockIdentity*> lost;
   for (const auto& [key, identity] : oracle_.durable()) {
-    if (found.contains(key)) {
-      continue;
-    }
-    gone.push_back(key);
-    // Files that came back with the power count against the cap as well.
-    if (evicted == 0) {
-      counts_.lost_tokens += identity.tokens.size();
-      Problem(absl::StrCat("a durable block at position ", identity.start,
-                           " is gone"));
+    if (!found.contains(key)) {
+      lost.push_back(&identity);
     }
   }
-  for (const BlockKey& key : gone) {
+  if (lost.empty()) {
+    return;
+  }
+  // What this start has evicted was there before and is not there now.
+  std::vector<BlockKey> taken = GoneSince(before);
+  std::erase_if(taken, [&](const BlockKey& key) {
+    return !oracle_.durable().contains(key);
+  });
+  // Others may have been evicted too: other models' files, or ours that came
+  // back with the power.
+  if (taken.size() <= evicted) {
+    std::erase_if(lost, [&](const BlockIdentity* identity) {
+      return std::find(taken.begin(), taken.end(), identity->key) !=
+             taken.end();
+    });
+    for (const BlockKey& key : taken) {
+      oracle_.Forgive(key);
+    }
+  }
+  for (const BlockIdentity* identity : lost) {
+    counts_.lost_tokens += identity->tokens.size();
+    Problem(absl::StrCat("a durable block at position ", identity->start,
+                         " is gone; this start took ", taken.size(),
+                         " such and evicted ", evicted));
+    oracle_.Forgive(BlockKey(identity->key));
+  }
+}
+
+void World::ForgiveUnseenEvictions(const DiskBefore& before) {
+  if (!before.over_cap) {
+    return;
+  }
+  for (const BlockKey& key : GoneSince(before)) {
     oracle_.Forgive(key);
   }
 }
@@ -173,8 +276,7 @@ void World::CheckEntries(const std::vector<cache::TierEntry>& entries,
 void World::CheckSessions(const std::vector<cache::SessionEntry>& found,
                           uint64_t evicted) {
   sessions_may_be_lost_ = sessions_may_be_lost_ || evicted > 0 ||
-                          oracle_.forgiven() > 0 ||
-                          options_.ssd_bytes < (uint64_t{1} << 30);
+                          oracle_.forgives_any() || MayEvict();
   if (sessions_may_be_lost_) {
     return;
   }
@@ -203,6 +305,7 @@ void World::CheckDisk() {
 }
 
 void World::OpenSecondProcess() {
+  ++counts_.second_processes;
   const std::vector<std::string> before = disk_.Paths();
   ManualExecutor executor;
   const auto second =
@@ -217,7 +320,12 @@ void World::OpenSecondProcess() {
 }
 
 void World::Crash(SimDisk::Unsynced unsynced, uint64_t seed) {
-  ++counts_.crashes;
+  if (store_ != nullptr || disk_.crashed()) {
+    ++counts_.crashes;
+    ++KindOf(counts_.crash_kinds, unsynced);
+  } else {
+    ++counts_.orderly_ends;
+  }
   options_.logger->info("crash {} after {} calls", static_cast<int>(unsynced),
                         disk_.total_calls());
   EndProcess();
@@ -230,7 +338,8 @@ void World::EndProcess() {
   if (tier_ != nullptr) {
     // What was announced before the end was promised.
     tier_->TakeEvents();
-    CheckFailedLoads();
+    CheckEvents();
+    counts_.evictions += store_->stats().evicted;
   }
   cache_.reset();
   tier_.reset();
@@ -241,6 +350,7 @@ void World::EndProcess() {
   // They find nobody home.
   writers_.RunAll();
   readers_.RunAll();
+  scrubbers_.RunAll();
 }
 
 std::unique_ptr<Sequence> World::Take(const Tokens& prompt,
@@ -269,11 +379,14 @@ void World::Publish(Sequence& sequence, const std::string& name_space,
                     cache::StateUse use) {
   cache_->Publish(sequence, use);
   const absl::Span<const TokenId> tokens = sequence.tokens();
-  const bool kept =
-      use == cache::StateUse::kKept || !HasStates(options_.layout);
-  if (!tokens.empty() && kept) {
-    published_.push_back({{tokens.begin(), tokens.end()}, name_space});
+  if (tokens.empty()) {
+    return;
   }
+  Conversation published{{tokens.begin(), tokens.end()}, name_space};
+  published.passing =
+      use == cache::StateUse::kPassing && HasStates(options_.layout);
+  AddOnce(published_, published);
+  AddOnce(ever_published_, published);
 }
 
 void World::Check(const Sequence& sequence, const std::string& name_space) {
@@ -319,21 +432,52 @@ void World::EndFlushes() {
     if (!report->durable()) {
       return true;
     }
+    const Oracle::Blocks claimed = oracle_.ClaimedBlocks();
     for (const Conversation& done : flush.before) {
       counts_.acknowledged_tokens += done.tokens.size();
-      const TokenPos durable = cache::ResumeByDefinition(
-          options_.layout, oracle_.DurableBlocks(), done.tokens + Tokens{1},
-          Root(done.name_space));
-      if (oracle_.forgiven() == 0 && durable < done.tokens.size()) {
-        counts_.lost_tokens += done.tokens.size() - durable;
-        Problem(absl::StrCat("a flush called ", done.tokens.size(),
-                             " tokens durable, of which ", durable, " are"));
-      }
-      acknowledged_.push_back(done);
+      CheckClaim(done, claimed, "a flush called");
+      AddOnce(acknowledged_, done);
     }
     durable_sessions_.insert(flush.sessions.begin(), flush.sessions.end());
     return true;
   });
+}
+
+TokenPos World::ResumePoint(const Conversation& conversation,
+                            const Oracle::Blocks& blocks) const {
+  const NodeId root = Root(conversation.name_space);
+  const auto wanted = static_cast<TokenPos>(conversation.tokens.size());
+  TokenPos point = cache::ResumeByDefinition(
+      options_.layout, blocks, conversation.tokens + Tokens{1}, root);
+  // What is kept once may be on the way the next time, after it had to go.
+  if (std::none_of(ever_published_.begin(), ever_published_.end(),
+                   [&](const Conversation& known) {
+                     return known.passing &&
+                            known.name_space == conversation.name_space &&
+                            known.tokens == conversation.tokens;
+                   })) {
+    return point;
+  }
+  for (const Conversation& later : ever_published_) {
+    if (point < wanted && GoesOnFrom(later, conversation)) {
+      point = std::max(
+          point, cache::ResumeByDefinition(options_.layout, blocks,
+                                           later.tokens + Tokens{1}, root));
+    }
+  }
+  return std::min(point, wanted);
+}
+
+void World::CheckClaim(const Conversation& conversation,
+                       const Oracle::Blocks& claimed, const std::string& who) {
+  const TokenPos durable = ResumePoint(conversation, claimed);
+  if (durable < conversation.tokens.size()) {
+    counts_.lost_tokens += conversation.tokens.size() - durable;
+    Problem(
+        absl::StrCat(who, " ", conversation.tokens.size(),
+                     conversation.passing ? " tokens on the way" : " tokens",
+                     " durable, of which ", durable, " are"));
+  }
 }
 
 bool World::Flush() {
@@ -350,7 +494,7 @@ bool World::Flush() {
 
 void World::Poll() {
   cache_->Poll();
-  CheckFailedLoads();
+  CheckEvents();
   const uint64_t peak = disk_.peak_bytes() - kSystemBytes;
   if (peak > options_.ssd_bytes) {
     Problem(absl::StrCat(peak, " bytes were on the disk, cap ",
@@ -360,7 +504,10 @@ void World::Poll() {
   }
 }
 
-void World::CheckFailedLoads() {
+void World::CheckEvents() {
+  if (oracle_.TakeDroppedForNothing() > 0) {
+    Problem("a good block was dropped although there is room");
+  }
   for (const absl::Status& failed : oracle_.TakeFailedLoads()) {
     if (!reads_may_fail_) {
       Problem(absl::StrCat("a durable block could not be read: ",
@@ -392,7 +539,35 @@ void World::CheckRam() {
 void World::SetChances(const SimDisk::Chances& chances) {
   reads_may_fail_ = true;
   sessions_may_be_lost_ = true;
+  FaultCounts& counts = counts_.faults;
+  counts.read_error += chances.read_error > 0 ? 1 : 0;
+  counts.short_read += chances.short_read > 0 ? 1 : 0;
+  counts.flipped_read += chances.flipped_read > 0 ? 1 : 0;
+  counts.write_error += chances.write_error > 0 ? 1 : 0;
+  counts.no_space += chances.no_space > 0 ? 1 : 0;
+  counts.sync_error += chances.sync_error > 0 ? 1 : 0;
+  counts.name_error += chances.name_error > 0 ? 1 : 0;
+  // The store makes room where the disk says that there is none.
+  little_space_ = little_space_ || chances.no_space > 0;
   disk_.SetChances(chances);
+}
+
+void World::LeaveRoom(uint64_t bytes) {
+  ++counts_.faults.little_space;
+  little_space_ = true;
+  sessions_may_be_lost_ = true;
+  disk_.set_capacity(disk_.used_bytes() + bytes);
+}
+
+void World::Scrub(std::chrono::milliseconds time, size_t files) {
+  const cache::TierStats before = store_->stats();
+  clock_.Advance(time);
+  store_->Tick();
+  for (size_t i = 0; i < files && scrubbers_.RunOne(); ++i) {
+  }
+  const cache::TierStats after = store_->stats();
+  counts_.scrubbed += after.scrubbed - before.scrubbed;
+  counts_.scrub_finds += after.damaged - before.damaged;
 }
 
 bool World::Damage(uint64_t random) {
@@ -414,37 +589,47 @@ bool World::Damage(uint64_t random) {
   sessions_may_be_lost_ = true;
   const std::string& path = files[random % files.size()];
   const std::string& other = files[random / 7 % files.size()];
-  for (const std::string& touched : {path, other}) {
-    const auto key = store::ParseBlockFileName(
-        std::string_view(touched).substr(touched.rfind('/') + 1));
-    if (key.has_value()) {
+  const uint64_t kind = random % 6;
+  const auto forgive = [&](std::string_view touched) {
+    if (const auto key =
+            store::ParseBlockFileName(touched.substr(touched.rfind('/') + 1))) {
       oracle_.Forgive(*key);
     }
+  };
+  forgive(path);
+  if (kind == 2) {
+    forgive(other);
   }
-  options_.logger->info("damage {} of {} and {}", random % 6, path, other);
+  options_.logger->info("damage {} of {} and {}", kind, path, other);
   SimDisk::Bytes bytes = disk_.Contents(path);
   const uint64_t place = random / 64;
-  switch (random % 6) {
+  switch (kind) {
     case 0:
+      ++counts_.damage_kinds.cut;
       bytes.resize(place % bytes.size());
       disk_.Put(path, bytes);
       break;
     case 1:
+      ++counts_.damage_kinds.flipped;
       disk_.FlipBit(path, place % bytes.size(), place % 8);
       break;
     case 2:
+      ++counts_.damage_kinds.swapped;
       disk_.Put(path, disk_.Contents(other));
       disk_.Put(other, bytes);
       break;
     case 3:
+      ++counts_.damage_kinds.removed;
       disk_.Unlink(path).IgnoreError();
       break;
     case 4:
+      ++counts_.damage_kinds.zeroed;
       std::fill(bytes.begin() + place % bytes.size(), bytes.end(),
                 std::byte{0});
       disk_.Put(path, bytes);
       break;
     default:
+      ++counts_.damage_kinds.replaced;
       disk_.Put(path, {}, store::FileKind::kOther);
   }
   disk_.ResetPeak();
@@ -452,13 +637,16 @@ bool World::Damage(uint64_t random) {
 }
 
 void World::CheckConversations(const std::vector<Conversation>& conversations) {
+  const Oracle::Blocks claimed = oracle_.ClaimedBlocks();
+  for (const Conversation& wanted : conversations) {
+    CheckClaim(wanted, claimed, "flushes had called");
+  }
   for (const Conversation& wanted : conversations) {
     const Tokens prompt = wanted.tokens + Tokens{1};
+    // Before what a read that fails takes away.
     const TokenPos expected =
-        oracle_.forgiven() == 0 ? static_cast<TokenPos>(wanted.tokens.size())
-                                : cache::ResumeByDefinition(
-                                      options_.layout, oracle_.DurableBlocks(),
-                                      prompt, Root(wanted.name_space));
+        cache::ResumeByDefinition(options_.layout, oracle_.DurableBlocks(),
+                                  prompt, Root(wanted.name_space));
     const auto sequence = Take(prompt, wanted.name_space);
     Settle();
     if (!sequence->ready()) {

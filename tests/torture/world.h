@@ -8,6 +8,7 @@
 #ifndef EVERWARM_TESTS_TORTURE_WORLD_H_
 #define EVERWARM_TESTS_TORTURE_WORLD_H_
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -48,6 +49,8 @@ struct WorldOptions {
 struct Conversation {
   Tokens tokens;
   std::string name_space;
+  // Only on the way: a state that is there stands until one further on does.
+  bool passing = false;
 };
 
 class World {
@@ -78,7 +81,6 @@ class World {
   // there are no states, written, nothing is kept.
   void Extend(Sequence& sequence, const Tokens& tokens,
               const Tokens& thrown_away, const std::string& name_space);
-  // Where there are states, only kKept ones are sure to be found again.
   void Publish(Sequence& sequence, const std::string& name_space,
                cache::StateUse use = cache::StateUse::kKept);
   // All bytes of a ready sequence.
@@ -105,11 +107,16 @@ class World {
 
   // A file of the store: cut, changed, swapped, gone. False when there is none.
   bool Damage(uint64_t random);
+  // Time passes, and files are read again in the background: as many as the
+  // time is enough for, and no more than that many.
+  void Scrub(std::chrono::milliseconds time, size_t files);
   // Errors that are injected now excuse reads that fail.
   void SetChances(const SimDisk::Chances& chances);
+  // The disk has room for so much more.
+  void LeaveRoom(uint64_t bytes);
 
-  // After a crash: each conversation is found as far as it was durable, and
-  // right.
+  // After a crash: each conversation that was called durable still is, but for
+  // what is gone for a reason, and is found as far as it is there, and right.
   void CheckConversations(const std::vector<Conversation>& conversations);
 
   cache::KvCache& cache() { return *cache_; }
@@ -131,19 +138,42 @@ class World {
     absl::flat_hash_set<std::string> sessions;
   };
 
+  // What a start began with.
+  struct DiskBefore {
+    std::vector<std::string> paths;
+    bool over_cap = false;
+  };
+
   NodeId Root(const std::string& name_space) const;
+  DiskBefore LookAtDisk() const;
+  // Blocks whose files are not there any more.
+  std::vector<BlockKey> GoneSince(const DiskBefore& before) const;
+  // Whether the cap, or the disk's end, may be reached.
+  bool MayEvict() const;
+  // How far this conversation, or for a passing state one that goes on from it,
+  // is there.
+  TokenPos ResumePoint(const Conversation& conversation,
+                       const Oracle::Blocks& blocks) const;
+  // Problem: what was called durable is not, and nothing explains it.
+  void CheckClaim(const Conversation& conversation,
+                  const Oracle::Blocks& claimed, const std::string& who);
   store::StoreOptions MakeStoreOptions() const;
   absl::StatusOr<store::OpenedStore> OpenStore();
   // Opens once, reads everything that is found, and closes.
   void Audit();
-  void CheckEntries(const std::vector<cache::TierEntry>& entries,
+  // What must be there is, but for what this start has evicted.
+  void CheckEntries(const DiskBefore& before,
+                    const std::vector<cache::TierEntry>& entries,
                     uint64_t evicted);
+  // The disk stopped in the middle of a start, which had evicted perhaps.
+  void ForgiveUnseenEvictions(const DiskBefore& before);
   // Those that must have a record: a flush came after them, and neither a
   // fault nor the cap has touched anything.
   void CheckSessions(const std::vector<cache::SessionEntry>& found,
                      uint64_t evicted);
   void CheckDisk();
-  void CheckFailedLoads();
+  // What the store has said of good blocks.
+  void CheckEvents();
   void EndProcess();
 
   WorldOptions options_;
@@ -153,11 +183,16 @@ class World {
   SimDisk disk_;
   ManualExecutor writers_;
   ManualExecutor readers_;
+  ManualExecutor scrubbers_;
   cache::KvContents contents_;
   Oracle oracle_;
   // True while reads may fail, or files are not as the store left them.
   bool reads_may_fail_ = false;
+  // The disk itself has been full, or will be.
+  bool little_space_ = false;
+  // By this process; and by all.
   std::vector<Conversation> published_;
+  std::vector<Conversation> ever_published_;
   // Their conversations are published; and durable, in this life or before.
   absl::flat_hash_set<std::string> sessions_;
   absl::flat_hash_set<std::string> durable_sessions_;
