@@ -61,9 +61,13 @@ class Run {
                  static_cast<unsigned long long>(counts_.crashes), problems_);
   }
 
+  // As many scenes as half of the time is enough for: the rest is the
+  // histories'.
   void EnumerateCrashes() {
+    const Time::time_point half =
+        end_ - std::chrono::seconds(settings_.seconds) / 2;
     for (const Scene& scene : AllScenes()) {
-      if (settings_.crash_seeds == 0 || Time::now() >= end_) {
+      if (settings_.crash_seeds == 0 || Time::now() >= half) {
         return;
       }
       Report(StopAtEachCall(scene, settings_.crash_seeds, &counts_));
