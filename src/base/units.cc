@@ -95,9 +95,12 @@ absl::StatusOr<std::chrono::milliseconds> ParseDuration(std::string_view text) {
   for (const auto& [name, factor] : kUnits) {
     if (unit == name) {
       const double ms = number * factor;
-      if (ms > 1e15) {
+      constexpr std::chrono::milliseconds kMost = kLongestDuration;
+      // Not the other way round: true for what is no number, too.
+      if (!(ms <= static_cast<double>(kMost.count()))) {
         return absl::InvalidArgumentError(
-            absl::StrCat("duration '", std::string(text), "' is too long"));
+            absl::StrCat("duration '", std::string(text),
+                         "' is too long; at most 36500d are possible"));
       }
       return std::chrono::milliseconds(static_cast<int64_t>(ms));
     }

@@ -22,8 +22,12 @@ absl::StatusOr<uint64_t> ParseBytes(std::string_view text);
 // "1.4 MiB": at most one decimal.
 std::string FormatBytes(uint64_t bytes);
 
+// No duration is longer. What is added to or taken from a time of a clock, in
+// nanoseconds of 64 bits (292 years), must not leave its range.
+inline constexpr std::chrono::hours kLongestDuration{24 * 36500};
+
 // "300s", "5m", "2h", "30d", "250ms", "0". kInvalidArgument names the text
-// otherwise.
+// otherwise, and beyond kLongestDuration.
 absl::StatusOr<std::chrono::milliseconds> ParseDuration(std::string_view text);
 
 }  // namespace everwarm

@@ -31,6 +31,23 @@ TEST(UnitsTest, DurationsAreParsed) {
   EXPECT_FALSE(ParseDuration("5 parsecs").ok());
 }
 
+TEST(UnitsTest, NoDurationLeavesTheRangeOfAClock) {
+  const auto longest = ParseDuration("36500d");
+  ASSERT_TRUE(longest.ok()) << longest.status();
+  EXPECT_EQ(*longest, kLongestDuration);
+  const auto now = std::chrono::system_clock::now();
+  EXPECT_LT(now - *longest, now);
+  EXPECT_GT(now + *longest, now);
+  for (const char* bad : {"36501d", "999999d", "106752d", "3153600001s",
+                          "99999999999999999999999999d"}) {
+    const auto parsed = ParseDuration(bad);
+    ASSERT_FALSE(parsed.ok()) << bad;
+    EXPECT_NE(parsed.status().message().find(bad), std::string::npos) << bad;
+    EXPECT_NE(parsed.status().message().find("36500d"), std::string::npos);
+  }
+  EXPECT_FALSE(ParseDuration(std::string(400, '9')).ok());
+}
+
 TEST(UnitsTest, BytesAreShownWithOneDecimal) {
   EXPECT_EQ(FormatBytes(0), "0 B");
   EXPECT_EQ(FormatBytes(1023), "1023 B");
