@@ -164,7 +164,11 @@ int CacheLs(CacheOptions options) {
   } else {
     PrintText(*report, options.cache_dir);
   }
-  return kExitOk;
+  int code = kExitOk;
+  for (const absl::Status& why : report->refused) {
+    code = Fail(why);
+  }
+  return code;
 }
 
 }  // namespace everwarm::cli

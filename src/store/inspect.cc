@@ -261,12 +261,20 @@ absl::StatusOr<DirectoryReport> InspectDirectory(Env& env,
     const std::string path = absl::StrCat(dir, "/", name);
     const FileInfo info = count(path);
     const std::optional<Digest> digest = DigestFromHex(name);
+    if (digest.has_value() && info.inode != 0 &&
+        info.kind == FileKind::kOther) {
+      report.refused.push_back(absl::FailedPreconditionError(
+          absl::StrCat(path, " is not a directory, and is not looked into")));
+    }
     if (info.kind != FileKind::kDirectory ||
         !(digest.has_value() || name == kDamagedDirName)) {
       continue;
     }
     const absl::StatusOr<std::vector<std::string>> inside = env.List(path);
     if (!inside.ok()) {
+      if (!absl::IsNotFound(inside.status())) {
+        report.refused.push_back(inside.status());
+      }
       continue;
     }
     for (const std::string& file : *inside) {

@@ -89,6 +89,9 @@ struct DirectoryReport {
   uint64_t temp_bytes = 0;
   // All of the above and the rest: what counts against a cap.
   uint64_t total_bytes = 0;
+  // Under a fingerprint's name, and not looked into: no directory (a link leads
+  // out of the cache), or one that cannot be listed.
+  std::vector<absl::Status> refused;
 };
 
 absl::StatusOr<DirectoryReport> InspectDirectory(Env& env,

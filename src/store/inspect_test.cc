@@ -173,6 +173,21 @@ TEST(InspectTest, AMissingDirectoryIsNotFound) {
   EXPECT_TRUE(absl::IsNotFound(InspectDirectory(env, "/none").status()));
 }
 
+TEST(InspectTest, WhatCannotBeLookedIntoIsNamed) {
+  StoreHarness h;
+  ASSERT_TRUE(h.Open().ok());
+  h.StoreAll(Chain(1, 20, TestFingerprint(1)));
+  const std::string link = "/cache/" + TestFingerprint(9).hex();
+  h.env.Put(link, {}, FileKind::kOther);
+  // The first is the cache's.
+  h.env.FailCall(SimDisk::Op::kList, 2, absl::UnavailableError("io"));
+  const auto report = InspectDirectory(h.env, "/cache");
+  ASSERT_TRUE(report.ok());
+  ASSERT_EQ(report->refused.size(), 2u);
+  EXPECT_TRUE(absl::IsUnavailable(report->refused[0]));
+  EXPECT_NE(report->refused[1].message().find(link), std::string::npos);
+}
+
 TEST(InspectTest, VerifyReadsThePayloadToo) {
   StoreHarness h;
   ASSERT_TRUE(h.Open().ok());

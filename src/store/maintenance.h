@@ -18,6 +18,7 @@
 #include "base/ids.h"
 #include "cache/session_record.h"
 #include "store/env.h"
+#include "store/session_removal.h"
 
 namespace everwarm::store {
 
@@ -27,7 +28,8 @@ struct VerifyReport {
   // And records of sessions.
   uint64_t sessions = 0;
   uint64_t bytes = 0;
-  // Of these: not what their name says, or not readable.
+  // Not what their name says, or not readable; directories that cannot be
+  // looked into, too.
   uint64_t damaged = 0;
   // Whole, but of another version of the format.
   uint64_t other_version = 0;
@@ -46,8 +48,9 @@ absl::StatusOr<VerifyReport> VerifyDirectory(
 struct Removed {
   uint64_t files = 0;
   uint64_t bytes = 0;
-  // Files that are still there, and why the last one is.
+  // Files that are still there.
   uint64_t failed = 0;
+  // Why, or what else could not be done or looked into; OK: all was done.
   absl::Status failure;
 };
 
@@ -68,8 +71,9 @@ class DirectoryCleaner {
   Removed RemoveUnusedSince(Clock::Wall limit);
   // Of one session: what only it came to, and the records that say so. What
   // other sessions came to stays, and what a longer conversation begins with.
-  // Leftovers go as well: nobody knows whose they are.
-  // Errors: kNotFound, no record names it.
+  // Leftovers go as well, and so do damaged blocks: nobody knows whose they
+  // are. What cannot be read may be the session's: then it stays as a whole,
+  // which is a failure. Errors: kNotFound, no record names it.
   absl::StatusOr<Removed> RemoveSession(const cache::SessionId& session);
   // Everything: blocks, sessions, leftovers, and what is known of weights
   // files. Files that are not a cache's stay.
@@ -79,11 +83,15 @@ class DirectoryCleaner {
   DirectoryCleaner(Env* env, std::string dir, std::unique_ptr<FileLock> lock)
       : env_(env), dir_(std::move(dir)), lock_(std::move(lock)) {}
 
-  // Of all fingerprints.
-  std::vector<std::string> ModelDirs() const;
-  std::vector<std::string> FilesIn(const std::string& dir) const;
+  // Of all fingerprints; what cannot be looked into is a failure.
+  std::vector<std::string> ModelDirs(Removed& removed) const;
+  std::vector<std::string> FilesIn(const std::string& dir,
+                                   Removed& removed) const;
   void RemoveFile(const std::string& path, Removed& removed);
   void RemoveFilesIn(const std::string& dir, Removed& removed);
+  void RemoveSetAside(Removed& removed);
+  void RemoveSessionFiles(const std::string& dir, const SessionFiles& files,
+                          Removed& removed);
 
   Env* env_;
   std::string dir_;

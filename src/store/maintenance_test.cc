@@ -208,6 +208,64 @@ TEST_F(MaintenanceTest, WhatCannotBeRemovedIsSaid) {
   EXPECT_FALSE(removed.failure.ok());
 }
 
+TEST_F(MaintenanceTest, ADirectoryThatCannotBeListedIsNotCalledWhole) {
+  // The first is the cache's, the others are the model's.
+  h_.env.FailCall(SimDisk::Op::kList, 2, absl::UnavailableError("io"), 100);
+  Damages damages;
+  const VerifyReport report = Verify(&damages);
+  EXPECT_EQ(report.files, 0u);
+  EXPECT_EQ(report.damaged, 1u);
+  ASSERT_EQ(damages.size(), 1u);
+  EXPECT_EQ(damages[0].first, "/cache/" + TestFingerprint(1).hex());
+}
+
+TEST_F(MaintenanceTest, NothingIsCalledRemovedThatCouldNotBeListed) {
+  for (int nth = 1; nth <= 5; ++nth) {
+    DirectoryCleaner cleaner = Close();
+    h_.env.FailCall(SimDisk::Op::kList, nth, absl::UnavailableError("io"));
+    EXPECT_FALSE(cleaner.RemoveAll().failure.ok()) << nth;
+    h_.env.ClearFaults();
+  }
+}
+
+TEST_F(MaintenanceTest, NothingIsCalledUnusedThatCouldNotBeListedOrRead) {
+  const Clock::Wall later = h_.clock.WallNow() + std::chrono::hours(24);
+  DirectoryCleaner cleaner = Close();
+  for (int nth = 1; nth <= 3; ++nth) {
+    h_.env.FailCall(SimDisk::Op::kList, nth, absl::UnavailableError("io"));
+    const Removed removed = cleaner.RemoveUnusedSince(later);
+    EXPECT_EQ(removed.files, 0u) << nth;
+    EXPECT_FALSE(removed.failure.ok()) << nth;
+    h_.env.ClearFaults();
+  }
+  // Not even its time is known: it may have been used just now.
+  h_.env.FailCall(SimDisk::Op::kOpen, 1, absl::UnavailableError("io"), 100);
+  const Removed removed =
+      cleaner.RemoveUnusedSince(Clock::Wall() + std::chrono::hours(1));
+  EXPECT_EQ(removed.files, 0u);
+  EXPECT_FALSE(removed.failure.ok());
+  EXPECT_EQ(Blocks(), 3u);
+}
+
+TEST_F(MaintenanceTest, WhatIsNoDirectoryIsNamedAndNotLookedInto) {
+  Fingerprint linked;
+  linked.digest.fill(9);
+  const std::string path = "/cache/" + linked.hex();
+  h_.env.Put(path, {}, FileKind::kOther);
+  Damages damages;
+  EXPECT_EQ(Verify(&damages).damaged, 1u);
+  ASSERT_EQ(damages.size(), 1u);
+  EXPECT_EQ(damages[0].first, path);
+  DirectoryCleaner cleaner = Close();
+  for (const Removed& removed :
+       {cleaner.RemoveLeftovers(), cleaner.RemoveAll()}) {
+    EXPECT_NE(removed.failure.message().find(path), std::string::npos)
+        << removed.failure;
+  }
+  EXPECT_EQ(Blocks(), 0u);
+  EXPECT_TRUE(h_.env.Exists(path));
+}
+
 TEST_F(MaintenanceTest, ModelsAreNamedByTheirFirstDigits) {
   StoreOther();
   const std::string one = TestFingerprint(1).hex();

@@ -1,12 +1,15 @@
 #include "store/session_removal.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "store/block_file.h"
+#include "store/directory_layout.h"
 #include "store/header_reader.h"
 #include "store/session_file.h"
 
@@ -14,11 +17,12 @@ namespace everwarm::store {
 namespace {
 
 template <typename Parse>
-std::vector<std::string> ListPaths(Env& env, const std::string& dir,
-                                   Parse parse) {
+absl::StatusOr<std::vector<std::string>> ListPaths(Env& env,
+                                                   const std::string& dir,
+                                                   Parse parse) {
+  EW_ASSIGN_OR_RETURN(const std::vector<std::string> names, env.List(dir));
   std::vector<std::string> paths;
-  for (const std::string& name :
-       env.List(dir).value_or(std::vector<std::string>())) {
+  for (const std::string& name : names) {
     if (parse(name).has_value()) {
       paths.push_back(absl::StrCat(dir, "/", name));
     }
@@ -32,12 +36,15 @@ using NodeSet = absl::flat_hash_set<NodeId>;
 // The blocks of a directory as a tree.
 class Blocks {
  public:
-  Blocks(Env& env, const std::string& dir) {
-    const std::vector<std::string> paths = ListBlockPaths(env, dir);
+  Blocks(Env& env, const std::vector<std::string>& paths) {
     ReadHeaders(
         env, paths,
         [&](size_t i, const FileInfo&, absl::StatusOr<BlockHeader> header) {
-          if (header.ok()) {
+          if (!header.ok()) {
+            unread_.push_back({paths[i],
+                               ParseBlockFileName(NameOf(paths[i]))->node,
+                               header.status()});
+          } else {
             Node& node = nodes_[header->identity.key.node];
             node.parent = header->identity.parent;
             node.tokens = std::move(header->identity.tokens);
@@ -64,6 +71,25 @@ class Blocks {
                       [&node = node](const Node* longer) {
                         return BeginsWith(longer->tokens, node.tokens);
                       })) {
+        set.insert(id);
+      }
+    }
+  }
+
+  // Where a node of the path cannot be read, nobody can tell what is a
+  // beginning of it: all that is in its place is taken.
+  void AddBesideUnread(const cache::SessionRecord& record, NodeSet& set) const {
+    NodeSet parents;
+    for (size_t i = 0; i < record.path.size(); ++i) {
+      if (nodes_.find(record.path[i]) == nodes_.end() &&
+          std::any_of(unread_.begin(), unread_.end(), [&](const Unread& file) {
+            return file.node == record.path[i];
+          })) {
+        parents.insert(i == 0 ? record.root : record.path[i - 1]);
+      }
+    }
+    for (const auto& [id, node] : nodes_) {
+      if (parents.contains(node.parent)) {
         set.insert(id);
       }
     }
@@ -111,6 +137,7 @@ class Blocks {
     return needed;
   }
 
+  // Files of the set's nodes, also those that could not be read.
   std::vector<std::string> PathsOf(const NodeSet& set) const {
     std::vector<std::string> paths;
     for (const NodeId& id : set) {
@@ -119,8 +146,27 @@ class Blocks {
                      found->second.paths.end());
       }
     }
+    for (const Unread& file : unread_) {
+      if (set.contains(file.node) && !absl::IsNotFound(file.why)) {
+        paths.push_back(file.path);
+      }
+    }
     std::sort(paths.begin(), paths.end());
     return paths;
+  }
+
+  // What could not be read and is of no node that is known.
+  struct Unread {
+    std::string path;
+    NodeId node;
+    absl::Status why;
+  };
+  std::vector<Unread> UnreadBeside(const NodeSet& known) const {
+    std::vector<Unread> beside;
+    std::copy_if(
+        unread_.begin(), unread_.end(), std::back_inserter(beside),
+        [&](const Unread& file) { return !known.contains(file.node); });
+    return beside;
   }
 
  private:
@@ -138,26 +184,51 @@ class Blocks {
   }
 
   absl::flat_hash_map<NodeId, Node> nodes_;
+  std::vector<Unread> unread_;
 };
+
+// Of files that nothing but their header tells whose they are.
+void SortOut(const std::vector<Blocks::Unread>& unread, SessionFiles& files) {
+  for (const Blocks::Unread& file : unread) {
+    if (absl::IsDataLoss(file.why)) {
+      files.beside_paths.push_back(file.path);
+    } else if (!absl::IsNotFound(file.why) &&
+               !absl::IsFailedPrecondition(file.why)) {
+      // Neither gone meanwhile, nor a link or the like under a block's name.
+      files.unread.emplace_back(file.path, file.why);
+    }
+  }
+}
 
 }  // namespace
 
-std::vector<std::string> ListBlockPaths(Env& env, const std::string& dir) {
+absl::StatusOr<std::vector<std::string>> ListBlockPaths(
+    Env& env, const std::string& dir) {
   return ListPaths(env, dir, ParseBlockFileName);
 }
 
-std::vector<std::string> ListSessionPaths(Env& env, const std::string& dir) {
+absl::StatusOr<std::vector<std::string>> ListSessionPaths(
+    Env& env, const std::string& dir) {
   return ListPaths(env, dir, ParseSessionFileName);
 }
 
-SessionFiles FilesOfSession(Env& env, const std::string& dir,
-                            const cache::SessionId& session) {
+absl::StatusOr<SessionFiles> FilesOfSession(Env& env, const std::string& dir,
+                                            const cache::SessionId& session) {
   SessionFiles files;
+  std::vector<cache::SessionRecord> own_records;
   NodeSet own;
   NodeSet of_others;
-  for (const std::string& path : ListSessionPaths(env, dir)) {
+  EW_ASSIGN_OR_RETURN(const std::vector<std::string> records,
+                      ListSessionPaths(env, dir));
+  for (const std::string& path : records) {
     const absl::StatusOr<SessionFile> file = ReadSessionFile(env, path);
     if (!file.ok()) {
+      // A damaged one holds no text, and names nothing any more.
+      if (!absl::IsNotFound(file.status()) &&
+          !absl::IsDataLoss(file.status()) &&
+          !absl::IsFailedPrecondition(file.status())) {
+        files.unread.emplace_back(path, file.status());
+      }
       continue;
     }
     const cache::SessionRecord& record = file->record;
@@ -165,19 +236,39 @@ SessionFiles FilesOfSession(Env& env, const std::string& dir,
     (is_own ? own : of_others).insert(record.path.begin(), record.path.end());
     if (is_own) {
       files.records.push_back(path);
+      own_records.push_back(record);
     }
   }
   if (files.records.empty()) {
     return files;
   }
-  const Blocks blocks(env, dir);
+  EW_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
+                      ListBlockPaths(env, dir));
+  const Blocks blocks(env, paths);
+  NodeSet on_paths = own;
+  NodeSet known = own;
+  known.insert(of_others.begin(), of_others.end());
+  SortOut(blocks.UnreadBeside(known), files);
   blocks.AddBeginnings(own);
+  for (const cache::SessionRecord& record : own_records) {
+    blocks.AddBesideUnread(record, own);
+  }
   blocks.AddBeginnings(of_others);
   blocks.AddUnclaimedStates(own, of_others);
   absl::erase_if(own, [&](const NodeId& id) { return of_others.contains(id); });
   const NodeSet needed = blocks.NeededBeside(own);
   absl::erase_if(own, [&](const NodeId& id) { return needed.contains(id); });
-  files.blocks = blocks.PathsOf(own);
+  NodeSet beside;
+  for (const NodeId& id : own) {
+    if (!on_paths.contains(id)) {
+      beside.insert(id);
+    }
+  }
+  absl::erase_if(on_paths, [&](const NodeId& id) { return !own.contains(id); });
+  for (std::string& path : blocks.PathsOf(beside)) {
+    files.beside_paths.push_back(std::move(path));
+  }
+  files.on_paths = blocks.PathsOf(on_paths);
   return files;
 }
 

@@ -215,6 +215,119 @@ TEST_F(SessionRemovalTest, WithABlockLeftTheRecordStaysForTheNextTry) {
   }
 }
 
+TEST_F(SessionRemovalTest, DamagedBlocksGoByTheirNames) {
+  const Chains other = Branch(chain_, 2, 5);
+  Come("s", chain_);
+  Come("t", other);
+  for (const BlockIdentity& identity : {chain_[1], chain_[3], other[3]}) {
+    h_.env.FlipBit(h_.PathOf(identity), 100, 2);
+  }
+  const auto removed = Remove("s");
+  ASSERT_TRUE(removed.ok());
+  EXPECT_TRUE(removed->failure.ok()) << removed->failure;
+  EXPECT_FALSE(Exists(chain_[2]));
+  EXPECT_FALSE(Exists(chain_[3]));
+  // Damaged or not, these are the other one's too.
+  EXPECT_TRUE(Exists(chain_[1]));
+  EXPECT_TRUE(Exists(other[3]));
+  EXPECT_FALSE(h_.env.Exists(h_.PathOf(RecordOf("s", chain_))));
+}
+
+TEST_F(SessionRemovalTest, BlocksOnThePathThatCannotBeReadGoAllTheSame) {
+  Come("s", chain_);
+  h_.store.reset();
+  // The record, and then the headers.
+  h_.env.FailCall(SimDisk::Op::kRead, 2, absl::UnavailableError("io"), 100);
+  const auto removed = Remove("s");
+  ASSERT_TRUE(removed.ok());
+  EXPECT_TRUE(removed->failure.ok()) << removed->failure;
+  for (const BlockIdentity& identity : chain_) {
+    EXPECT_FALSE(Exists(identity));
+  }
+}
+
+TEST_F(SessionRemovalTest, DamagedBlocksThatNobodyCanTellGoToo) {
+  BlockIdentity tail = chain_[3];
+  tail.tokens.resize(3);
+  tail.key.node = ChildId(tail.parent, tail.tokens);
+  h_.StoreAll({tail});
+  Come("s", chain_);
+  h_.env.FlipBit(h_.PathOf(tail), 100, 2);
+  const auto removed = Remove("s");
+  ASSERT_TRUE(removed.ok());
+  EXPECT_TRUE(removed->failure.ok()) << removed->failure;
+  EXPECT_FALSE(Exists(tail));
+}
+
+TEST_F(SessionRemovalTest, BeginningsOfADamagedBlockGoWithIt) {
+  BlockIdentity tail = chain_[3];
+  tail.tokens.resize(3);
+  tail.key.node = ChildId(tail.parent, tail.tokens);
+  const BlockIdentity state = StateIn(chain_[3], 2);
+  const Chains other = Branch(chain_, 3, 5);
+  h_.StoreAll({tail, state});
+  Come("s", chain_);
+  Come("t", other);
+  h_.env.FlipBit(h_.PathOf(chain_[3]), 100, 2);
+  ASSERT_TRUE(Remove("s").ok());
+  EXPECT_FALSE(Exists(chain_[3]));
+  EXPECT_FALSE(Exists(tail));
+  EXPECT_FALSE(Exists(state));
+  EXPECT_TRUE(Exists(other[3]));
+}
+
+TEST_F(SessionRemovalTest, WhatCannotBeReadKeepsTheRecordForAnotherTry) {
+  BlockIdentity tail = chain_[3];
+  tail.tokens.resize(3);
+  tail.key.node = ChildId(tail.parent, tail.tokens);
+  h_.StoreAll({tail});
+  Come("s", chain_);
+  h_.store.reset();
+  // The record's, and then all headers', of which one is the tail's.
+  h_.env.FailCall(SimDisk::Op::kRead, 2, absl::UnavailableError("io"), 100);
+  const auto removed = Remove("s");
+  ASSERT_TRUE(removed.ok());
+  EXPECT_NE(removed->failure.message().find(h_.PathOf(tail)), std::string::npos)
+      << removed->failure;
+  EXPECT_TRUE(h_.env.Exists(h_.PathOf(RecordOf("s", chain_))));
+  h_.env.ClearFaults();
+  const auto again = Remove("s");
+  ASSERT_TRUE(again.ok());
+  EXPECT_TRUE(again->failure.ok()) << again->failure;
+  EXPECT_FALSE(Exists(tail));
+  EXPECT_FALSE(Exists(chain_[0]));
+  EXPECT_FALSE(h_.env.Exists(h_.PathOf(RecordOf("s", chain_))));
+}
+
+TEST_F(SessionRemovalTest, ARecordThatCannotBeReadIsNoUnknownSession) {
+  Come("s", chain_);
+  h_.store.reset();
+  h_.env.FailCall(SimDisk::Op::kRead, 1, absl::UnavailableError("io"), 100);
+  const auto removed = Remove("s");
+  ASSERT_TRUE(removed.ok()) << removed.status();
+  EXPECT_NE(removed->failure.message().find(".session"), std::string::npos)
+      << removed->failure;
+  EXPECT_TRUE(Exists(chain_[0]));
+}
+
+TEST_F(SessionRemovalTest, ADirectoryThatCannotBeListedIsAFailure) {
+  // For leftovers the cache, the model, the cache; then the cache again, and of
+  // the model records and blocks.
+  for (int nth = 1; nth <= 6; ++nth) {
+    StoreHarness h;
+    ASSERT_TRUE(h.Open().ok());
+    h.store->Keep(RecordOf("s", chain_), {});
+    h.StoreAll(chain_);
+    h.store.reset();
+    auto cleaner = DirectoryCleaner::Open(&h.env, "/cache");
+    ASSERT_TRUE(cleaner.ok());
+    h.env.FailCall(SimDisk::Op::kList, nth, absl::UnavailableError("io"));
+    const auto removed = cleaner->RemoveSession(cache::SessionIdOf("s"));
+    ASSERT_TRUE(removed.ok()) << nth << removed.status();
+    EXPECT_FALSE(removed->failure.ok()) << nth;
+  }
+}
+
 TEST_F(SessionRemovalTest, AStopAtAnyCallCanBeFinished) {
   bool stopped = true;
   for (int call = 1; stopped; ++call) {
