@@ -52,7 +52,7 @@ void AdminEndpoints::Stats(const httplib::Request&,
 
 void AdminEndpoints::Flush(const httplib::Request&,
                            httplib::Response& response) {
-  const absl::StatusOr<GenerationGate::Pass> pass = service_->Enter();
+  const absl::StatusOr<GenerationGate::Pass> pass = service_->EnterToFlush();
   if (!pass.ok()) {
     SetError(response, RefusalError(pass.status()));
     return;
@@ -82,7 +82,7 @@ void AdminEndpoints::CloseSession(const httplib::Request& request,
 
 void AdminEndpoints::Drain(const httplib::Request&,
                            httplib::Response& response) {
-  const absl::StatusOr<GenerationGate::Pass> pass = service_->Enter();
+  const absl::StatusOr<GenerationGate::Pass> pass = service_->EnterToFlush();
   if (!pass.ok()) {
     SetError(response, RefusalError(pass.status()));
     return;

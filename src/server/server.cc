@@ -2,14 +2,17 @@
 
 #include <httplib.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <exception>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/access.h"
@@ -31,7 +34,19 @@ constexpr time_t kWriteTimeout = 30;
 // Connections that wait for a worker; more are closed.
 constexpr size_t kMaxQueuedConnections = 512;
 
+// What proxies add to a request, and no client does.
+constexpr const char* kProxyHeaders[] = {"Forwarded", "X-Forwarded-For",
+                                         "X-Real-IP", "Via"};
+
 using Handled = httplib::Server::HandlerResponse;
+
+// What a client chose, for a line of the log: no end of a line, no escape
+// sequence for a terminal, and not as long as the client likes.
+std::string Loggable(std::string_view text) {
+  constexpr size_t kMost = 200;
+  return absl::StrCat(absl::CHexEscape(std::string(text.substr(0, kMost))),
+                      text.size() > kMost ? "..." : "");
+}
 
 }  // namespace
 
@@ -46,10 +61,13 @@ absl::Status Server::Config::Validate() const {
   if (max_body_bytes == 0) {
     return absl::InvalidArgumentError("the largest body must not be 0 bytes");
   }
-  if (max_open_requests == 0 || max_open_requests >= http_threads) {
+  if (max_open_requests == 0 || max_open_flushes == 0 ||
+      uint64_t{max_open_requests} + max_open_flushes >= http_threads) {
     return absl::InvalidArgumentError(
-        absl::StrCat("open requests (", max_open_requests,
-                     ") must be at least 1 and fewer than HTTP threads (",
+        absl::StrCat("open requests (", max_open_requests, ") and flushes (",
+                     max_open_flushes,
+                     ") must be at least 1 each and together fewer than HTTP "
+                     "threads (",
                      http_threads, ")"));
   }
   return absl::OkStatus();
@@ -59,7 +77,10 @@ struct Server::Impl {
   Impl(Config config_in, const Clock* clock, Logger logger_in)
       : config(std::move(config_in)),
         logger(logger_in),
-        access(config.api_key, config.admin_from_anywhere),
+        access({.api_key = config.api_key,
+                .admin_from_anywhere = config.admin_from_anywhere,
+                .listen_host = config.host,
+                .allowed_hosts = config.allowed_hosts}),
         service(config, clock, logger_in),
         admin(&service, config.flush_timeout),
         models(&service),
@@ -116,8 +137,8 @@ void Server::Impl::SetUp() {
       });
   http.set_logger([this](const httplib::Request& request,
                          const httplib::Response& response) {
-    logger->debug("{} {} {}: {}", request.remote_addr, request.method,
-                  request.path, response.status);
+    logger->debug("{} {} {}: {}", request.remote_addr, Loggable(request.method),
+                  Loggable(request.path), response.status);
   });
   Protect();
   AnswerHttpErrors();
@@ -154,10 +175,22 @@ Handled Server::Impl::Admit(const httplib::Request& request,
                             httplib::Response& response) {
   const std::string authorization = request.get_header_value("Authorization");
   const std::string x_api_key = request.get_header_value("X-Api-Key");
-  switch (access.Check({.path = request.path,
-                        .remote_address = request.remote_addr,
-                        .authorization = authorization,
-                        .x_api_key = x_api_key})) {
+  const std::string host = request.get_header_value("Host");
+  const std::string origin = request.get_header_value("Origin");
+  AccessRules::Asker asker = {.path = request.path,
+                              .remote_address = request.remote_addr,
+                              .authorization = authorization,
+                              .x_api_key = x_api_key};
+  if (request.has_header("Host")) {
+    asker.host = host;
+  }
+  if (request.has_header("Origin")) {
+    asker.origin = origin;
+  }
+  asker.forwarded =
+      std::any_of(std::begin(kProxyHeaders), std::end(kProxyHeaders),
+                  [&](const char* name) { return request.has_header(name); });
+  switch (access.Check(asker)) {
     case Access::kAllowed:
       break;
     case Access::kWrongKey:
@@ -172,6 +205,19 @@ Handled Server::Impl::Admit(const httplib::Request& request,
                HttpError(403,
                          "without an API key, /admin/ answers "
                          "only requests from this machine"));
+      return Handled::Handled;
+    case Access::kWrongHost:
+      SetError(request, response,
+               HttpError(403,
+                         "without an API key, the header Host must be this "
+                         "machine: localhost, a loopback address, or a name "
+                         "given by --host or --allow-host"));
+      return Handled::Handled;
+    case Access::kWrongOrigin:
+      SetError(request, response,
+               HttpError(403,
+                         "without an API key, web pages of other machines may "
+                         "not ask (the header Origin)"));
       return Handled::Handled;
   }
   if (!service.ready() && request.path != "/health") {
@@ -204,7 +250,8 @@ void Server::Impl::AnswerHttpErrors() {
       what = error.what();
     } catch (...) {
     }
-    logger->error("{} {}: {}", request.method, request.path, what);
+    logger->error("{} {}: {}", Loggable(request.method), Loggable(request.path),
+                  Loggable(what));
     ApiError error = HttpError(500, "the server failed on this request");
     error.code = "internal";
     SetError(request, response, error);
@@ -290,7 +337,7 @@ void Server::SetReady(engine::Engine* engine, const TextFront* text_front) {
   impl_->service.SetReady(engine, text_front);
 }
 
-void Server::BeginStop() { impl_->service.gate().Close(); }
+void Server::BeginStop() { impl_->service.CloseGates(); }
 
 void Server::Stop(std::chrono::milliseconds drain) {
   if (!impl_->thread.joinable()) {

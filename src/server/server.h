@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
@@ -44,14 +45,20 @@ class Server {
     std::string api_key;
     // Without a key, /admin/ answers only this machine unless this is set.
     bool admin_from_anywhere = false;
+    // Without a key, names beside `host` and localhost that requests may call
+    // this machine by (access.h).
+    std::vector<std::string> allowed_hosts;
     // What /v1/models and replies call the model; empty: the model's own name.
     std::string model_id;
     uint64_t max_body_bytes = 64 * kMiB;
     // Each connection takes one.
     uint32_t http_threads = 64;
-    // Requests that run, wait for the engine, or flush; more are answered 429.
-    // Fewer than http_threads, so that /health always finds a thread.
+    // Requests that run or wait for the engine; more are answered 429. Together
+    // with flushes fewer than http_threads, so that /health always finds one.
     uint32_t max_open_requests = 48;
+    // Flushes and drains, which have their own places: replies that take all of
+    // the others must not keep anybody from making them durable.
+    uint32_t max_open_flushes = 8;
     // Of a flush and of a drain.
     std::chrono::milliseconds flush_timeout{120000};
     // How long the end of a reply waits when the request says

@@ -68,7 +68,8 @@ class RawConnection {
 std::string RawPost(const std::string& path, const std::string& body,
                     const std::string& version = "1.1") {
   return "POST " + path + " HTTP/" + version +
-         "\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
+         "\r\nHost: localhost\r\nContent-Type: "
+         "application/json\r\nContent-Length: " +
          std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
@@ -223,6 +224,7 @@ TEST_F(ServerAbuseTest, HealthAnswersWhileEveryPlaceIsTaken) {
   Server::Config config = AnyPort();
   config.http_threads = 6;
   config.max_open_requests = 3;
+  config.max_open_flushes = 1;
   engine_.SetScript({.endless = true});
   Start(config);
   std::vector<std::unique_ptr<RawConnection>> waiting;

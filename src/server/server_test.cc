@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "spdlog/sinks/ostream_sink.h"
 #include "testing/server_harness.h"
 
 namespace everwarm::server {
@@ -64,8 +67,102 @@ TEST_F(ServerTest, AConfigThatCannotWorkIsRefused) {
   config.host = "";
   EXPECT_FALSE(config.Validate().ok());
   config = {};
-  config.max_open_requests = config.http_threads;
+  config.max_open_requests = config.http_threads - config.max_open_flushes;
   EXPECT_FALSE(config.Validate().ok());
+  --config.max_open_requests;
+  EXPECT_TRUE(config.Validate().ok());
+  config.max_open_flushes = 0;
+  EXPECT_FALSE(config.Validate().ok());
+}
+
+TEST_F(ServerTest, AForeignPageWhoseNameWasPointedHereReadsNothing) {
+  Start();
+  for (const char* host : {"evil.example", "evil.example:8080"}) {
+    for (const char* path : {"/v1/chat/completions", "/tokenize",
+                             "/admin/drain", "/admin/cache/session/close"}) {
+      ExpectError(Post(path, "{}", {{"Host", host}}), 403, "forbidden");
+    }
+    ExpectError(
+        Take(NewClient().Get("/stats", httplib::Headers{{"Host", host}})), 403,
+        "forbidden");
+    const Answer anthropic = Post("/v1/messages", "{}", {{"Host", host}});
+    EXPECT_EQ(anthropic.status, 403);
+    EXPECT_EQ(anthropic.json()["error"]["type"], "permission_error");
+  }
+  EXPECT_TRUE(engine_.requests().empty());
+  EXPECT_TRUE(engine_.closed_sessions().empty());
+  EXPECT_EQ(
+      Take(NewClient().Get("/stats", httplib::Headers{{"Host", "localhost"}}))
+          .status,
+      200);
+  ExpectAlive();
+}
+
+TEST_F(ServerTest, AForeignPageDoesNothingByAskingBlindly) {
+  Start();
+  // What a page may send without being asked whether it may.
+  const Answer answer = Take(NewClient().Post(
+      "/admin/cache/session/close", {{"Origin", "https://evil.example"}},
+      R"({"session_id":"agent 7"})", "text/plain"));
+  ExpectError(answer, 403, "forbidden");
+  EXPECT_TRUE(engine_.closed_sessions().empty());
+  EXPECT_EQ(Post("/admin/drain", "", {{"Origin", "null"}}).status, 403);
+  EXPECT_EQ(
+      Post("/admin/drain", "", {{"Origin", "http://localhost:3000"}}).status,
+      200);
+}
+
+TEST_F(ServerTest, NamesThatAreAllowedAndKeysOpenTheDoor) {
+  Server::Config config = AnyPort();
+  config.allowed_hosts = {"box.lan"};
+  Start(config);
+  EXPECT_EQ(Post("/admin/drain", "", {{"Host", "box.lan:8080"}}).status, 200);
+  EXPECT_EQ(Post("/admin/drain", "", {{"Host", "evil.example"}}).status, 403);
+  config.allowed_hosts = {};
+  config.api_key = "secret";
+  Start(config);
+  EXPECT_EQ(Post("/admin/drain", "",
+                 {{"Host", "api.example"},
+                  {"Origin", "https://a.example"},
+                  {"X-Forwarded-For", "10.0.0.1"},
+                  {"X-Api-Key", "secret"}})
+                .status,
+            200);
+}
+
+TEST_F(ServerTest, WithoutAKeyAdminIsNotForWhoeverComesThroughAProxy) {
+  Start();
+  for (const char* header : {"Forwarded", "X-Forwarded-For", "x-forwarded-for",
+                             "X-Real-IP", "Via"}) {
+    ExpectError(Post("/admin/drain", "", {{header, "10.0.0.1"}}), 403,
+                "forbidden");
+  }
+  EXPECT_EQ(Take(NewClient().Get("/stats", httplib::Headers{{"X-Forwarded-For",
+                                                             "10.0.0.1"}}))
+                .status,
+            200);
+}
+
+TEST_F(ServerTest, APathIsOneShortLineOfTheLog) {
+  std::ostringstream log;
+  const auto logger = std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log));
+  logger->set_level(spdlog::level::debug);
+  server_ = std::make_unique<Server>(AnyPort(), &clock_, logger);
+  ASSERT_TRUE(server_->Start().ok());
+  server_->SetReady(&engine_, &text_front_);
+  EXPECT_EQ(Get("/a%0Ab%1B%5Bc").status, 404);
+  EXPECT_EQ(Get("/" + std::string(5000, 'x')).status, 404);
+  server_->Stop(std::chrono::milliseconds(0));
+  std::istringstream lines(log.str());
+  int of_paths = 0;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_EQ(line.find('\x1B'), std::string::npos) << line;
+    EXPECT_LT(line.size(), 400u);
+    of_paths += line.ends_with(": 404") ? 1 : 0;
+  }
+  EXPECT_EQ(of_paths, 2) << log.str();
+  EXPECT_NE(log.str().find("/a\\nb\\x1b[c"), std::string::npos) << log.str();
 }
 
 TEST_F(ServerTest, AChatReplyIsWholeAndSaysWhatItCost) {

@@ -35,6 +35,7 @@ Service::Service(const Server::Config& config, const Clock* clock,
       created_(UnixSeconds(clock->WallNow())),
       durable_wait_(config.durable_wait),
       gate_(config.max_open_requests),
+      flush_gate_(config.max_open_flushes),
       model_id_(config.model_id),
       run_id_(RandomHex()) {}
 
@@ -47,12 +48,12 @@ void Service::SetReady(engine::Engine* engine, const TextFront* text_front) {
   ready_.store(true, std::memory_order_release);
 }
 
-absl::StatusOr<GenerationGate::Pass> Service::Enter() {
-  std::optional<GenerationGate::Pass> pass = gate_.Enter();
+absl::StatusOr<GenerationGate::Pass> Service::EnterBy(GenerationGate& gate) {
+  std::optional<GenerationGate::Pass> pass = gate.Enter();
   if (pass) {
     return *std::move(pass);
   }
-  if (gate_.closed()) {
+  if (gate.closed()) {
     return WithCode(absl::UnavailableError("the server is stopping"),
                     "stopping");
   }

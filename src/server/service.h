@@ -36,7 +36,15 @@ class Service {
   GenerationGate& gate() { return gate_; }
   // A place inside the gate.
   // Errors: kResourceExhausted when it is full, kUnavailable when it is closed.
-  absl::StatusOr<GenerationGate::Pass> Enter();
+  absl::StatusOr<GenerationGate::Pass> Enter() { return EnterBy(gate_); }
+  // The same for a flush, which has places of its own.
+  absl::StatusOr<GenerationGate::Pass> EnterToFlush() {
+    return EnterBy(flush_gate_);
+  }
+  void CloseGates() {
+    gate_.Close();
+    flush_gate_.Close();
+  }
 
   // What runs is cut off at its next look at the connection.
   void CutOff() { cut_off_.store(true); }
@@ -63,12 +71,15 @@ class Service {
                            const char* field) const;
 
  private:
+  static absl::StatusOr<GenerationGate::Pass> EnterBy(GenerationGate& gate);
+
   const Clock* const clock_;
   const Logger logger_;
   const Clock::Monotonic started_;
   const int64_t created_;
   const std::chrono::milliseconds durable_wait_;
   GenerationGate gate_;
+  GenerationGate flush_gate_;
   std::atomic<bool> cut_off_{false};
 
   // Written once, before ready_.
