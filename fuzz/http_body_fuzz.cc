@@ -5,6 +5,7 @@
 // behind it are fakes: everything up to the engine is the product's.
 #include <httplib.h>
 
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "fuzz/fuzz.h"
+#include "server/admin_endpoints.h"
 #include "server/anthropic_endpoints.h"
 #include "server/json_text.h"
 #include "server/model_endpoints.h"
@@ -35,11 +37,13 @@ class Endpoints {
         models_(&service_),
         openai_(&service_),
         responses_(&service_),
-        anthropic_(&service_) {
+        anthropic_(&service_),
+        admin_(&service_, std::chrono::milliseconds(1000)) {
     engine_.SetScript({.pieces = {"a", "b"}});
     service_.SetReady(&engine_, &text_front_);
-    for (const Routes& family : {models_.routes(), openai_.routes(),
-                                 responses_.routes(), anthropic_.routes()}) {
+    for (const Routes& family :
+         {models_.routes(), openai_.routes(), responses_.routes(),
+          anthropic_.routes(), admin_.routes()}) {
       for (const Route& route : family) {
         if (route.method == "POST") {
           routes_.push_back(route);
@@ -81,6 +85,7 @@ class Endpoints {
   everwarm::server::OpenAiEndpoints openai_;
   everwarm::server::ResponsesEndpoints responses_;
   everwarm::server::AnthropicEndpoints anthropic_;
+  everwarm::server::AdminEndpoints admin_;
   std::vector<Route> routes_;
 };
 
