@@ -3,11 +3,13 @@
 
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <initializer_list>
+#include <random>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -75,11 +77,17 @@ DiskCheck CheckFileSystem(const FileSystem& system) {
   return {"file system", Finding::kGood, system.name};
 }
 
+// For names that no other examination has, on this machine or another one.
+std::string Tag() {
+  std::random_device device;
+  return absl::StrCat(absl::Hex(device(), absl::kZeroPad8));
+}
+
 // Whether files and directories are made for their owner alone.
-DiskCheck CheckModes(store::Env& env, const std::string& dir) {
+DiskCheck CheckModes(store::Env& env, const std::string& dir,
+                     const std::string& tag) {
   const std::string path =
-      absl::StrCat(dir, "/", store::TempName("doctor-mode"));
-  env.Unlink(path).IgnoreError();
+      absl::StrCat(dir, "/", store::TempName("doctor-"), tag, "-mode");
   const auto file = env.Create(path, {});
   struct stat of_file {};
   struct stat of_dir {};
@@ -88,11 +96,24 @@ DiskCheck CheckModes(store::Env& env, const std::string& dir) {
   env.Unlink(path).IgnoreError();
   constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
   if (!known) {
-    return {"access", Finding::kBad, std::string(file.status().message())};
+    return {"access", Finding::kBad,
+            file.ok() ? "a new file cannot be looked at"
+                      : std::string(file.status().message())};
   }
   if ((of_file.st_mode & kOthers) != 0) {
     return {"access", Finding::kBad,
             "files are open to others here, whatever mode they are made with"};
+  }
+  // Who may write there can put files of their own in the place of ours.
+  if (of_dir.st_uid != ::geteuid() && of_dir.st_uid != 0) {
+    return {"access", Finding::kBad,
+            absl::StrCat(dir, " belongs to another user (", of_dir.st_uid,
+                         "), who may replace what is in it")};
+  }
+  if ((of_dir.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return {"access", Finding::kBad,
+            absl::StrCat("others may write to ", dir,
+                         ", and replace what is in it; chmod 700 helps")};
   }
   if ((of_dir.st_mode & kOthers) != 0) {
     return {"access", Finding::kDoubt,
@@ -171,11 +192,13 @@ int Doctor(DoctorOptions options) {
   const SystemClock clock;
   DiskReport report;
   report.checks.push_back(CheckFileSystem(system));
-  report.checks.push_back(CheckModes(env, options.cache_dir));
+  const std::string tag = Tag();
+  report.checks.push_back(CheckModes(env, options.cache_dir, tag));
   const DiskReport tried =
       store::ExamineDisk(env, clock, options.cache_dir,
                          {.in_memory = system.in_memory,
-                          .direct = env.DirectWorks(options.cache_dir)});
+                          .direct = env.DirectWorks(options.cache_dir),
+                          .tag = tag});
   report.checks.insert(report.checks.end(), tried.checks.begin(),
                        tried.checks.end());
   Print(options.cache_dir, report);

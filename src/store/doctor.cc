@@ -75,15 +75,25 @@ class Examination {
   void Add(const char* name, const Checked& result) {
     if (result.ok()) {
       report_.checks.push_back({name, result->finding, result->text});
+    } else if (absl::IsNotFound(result.status())) {
+      // What every server does at its start with temporary files.
+      report_.checks.push_back(
+          {name, Finding::kDoubt,
+           absl::StrCat("somebody removed a file under test, as a server does "
+                        "that starts; try again: ",
+                        result.status().message())});
     } else {
       report_.checks.push_back(
           {name, Finding::kBad, std::string(result.status().message())});
     }
   }
 
+  std::string PathOf(const std::string& name) const {
+    return absl::StrCat(dir_, "/", TempName("doctor-"), facts_.tag, "-", name);
+  }
+
   absl::StatusOr<std::unique_ptr<File>> NewFile(std::string* path) {
-    *path = absl::StrCat(dir_, "/", TempName(absl::StrCat("doctor-", next_++)));
-    env_.Unlink(*path).IgnoreError();
+    *path = PathOf(absl::StrCat(next_++));
     made_.push_back(*path);
     return env_.Create(*path, {.direct = true});
   }
@@ -176,7 +186,7 @@ class Examination {
   }
 
   Checked Locks() {
-    const std::string path = absl::StrCat(dir_, "/", TempName("doctor-lock"));
+    const std::string path = PathOf("lock");
     made_.push_back(path);
     EW_ASSIGN_OR_RETURN(const std::unique_ptr<FileLock> held, env_.Lock(path));
     if (env_.Lock(path).ok()) {

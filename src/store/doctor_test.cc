@@ -98,11 +98,22 @@ TEST_F(DoctorTest, AFullDiskIsABadOneThatIsLeftAsItWas) {
   EXPECT_EQ(env_.Paths().size(), 1u);
 }
 
-TEST_F(DoctorTest, WhatADeadExaminationLeftIsNoHindrance) {
-  env_.Put("/cache/tmp-doctor-0", SimDisk::Bytes(10));
-  env_.Put("/cache/tmp-doctor-lock", SimDisk::Bytes(0));
-  EXPECT_EQ(Examine().worst(), Finding::kGood);
-  EXPECT_EQ(env_.Paths().size(), 1u);
+TEST_F(DoctorTest, FilesOfAnotherExaminationAreLeftAlone) {
+  for (const char* other : {"0", "1", "2", "lock", "mode"}) {
+    env_.Put(std::string("/cache/tmp-doctor-0-") + other, SimDisk::Bytes(10));
+  }
+  const auto before = env_.Paths();
+  EXPECT_EQ(
+      Examine({.direct = true, .test_bytes = 4 * kMiB, .tag = "1"}).worst(),
+      Finding::kGood);
+  EXPECT_EQ(env_.Paths(), before);
+}
+
+TEST_F(DoctorTest, FilesThatAStartingServerRemovesAreNoBadDisk) {
+  env_.FailCall(Op::kRename, 1, absl::NotFoundError("gone"));
+  const DiskReport report = Examine();
+  EXPECT_EQ(report.Of(kCheckRename), Finding::kDoubt);
+  EXPECT_EQ(report.worst(), Finding::kDoubt);
 }
 
 }  // namespace
