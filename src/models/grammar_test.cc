@@ -42,6 +42,22 @@ class GrammarTest : public testing::Test {
   ByteVocabulary bytes_;
 };
 
+TEST_F(GrammarTest, ATokenThatIsNotAllowedIsAnErrorWithoutItsText) {
+  const std::unique_ptr<Grammar> grammar =
+      Compile({.text = "root ::= \"a\" [a-z]+"});
+  const std::string secret = "aXYLOPHONE";
+  absl::Status status;
+  for (const TokenId token : bytes_.Tokens(secret)) {
+    status = grammar->Accept(token);
+    if (!status.ok()) {
+      break;
+    }
+  }
+  EXPECT_TRUE(absl::IsInternal(status)) << status;
+  EXPECT_EQ(status.message(),
+            "a token that the grammar does not allow was chosen");
+}
+
 TEST_F(GrammarTest, OnlyWhatItSaysIsAllowed) {
   const auto grammar = Compile({.text = "root ::= \"yes\" | \"no\""});
   EXPECT_FALSE(MayEnd(*grammar));
