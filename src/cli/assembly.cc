@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,6 +51,17 @@ void WarnIfOpenToOthers(const std::string& dir, const Logger& logger) {
         "files are for their owner alone",
         dir, info.st_mode & 0777);
   }
+}
+
+models::FileStamp StampOf(const store::FileInfo& info) {
+  return {info.device, info.inode, info.size, info.modified.time_since_epoch(),
+          info.changed.time_since_epoch()};
+}
+
+absl::Status ChangedWhileLoading(const std::string& path) {
+  return absl::UnavailableError(absl::StrCat(
+      path,
+      " changed while it was being loaded; start again when it is whole"));
 }
 
 std::vector<BySpan<store::GroupScheme>> Schemes(const models::Model& model) {
@@ -105,6 +117,7 @@ void Assembly::Tick() {
 
 absl::Status Assembly::LoadModel(const ModelOptions& options,
                                  const Clock* clock) {
+  const std::optional<models::FileStamp> stamp = models::StampOf(options.model);
   EW_ASSIGN_OR_RETURN(vocabulary_, models::Vocabulary::Load(options.model));
   EW_ASSIGN_OR_RETURN(chat_template_, models::ChatTemplate::Load(*vocabulary_));
   token_text_ =
@@ -118,6 +131,11 @@ absl::Status Assembly::LoadModel(const ModelOptions& options,
   load.kv = options.kv_scheme;
   load.progress = [&progress](float fraction) { progress.Update(fraction); };
   EW_ASSIGN_OR_RETURN(model_, models::Model::Load(options.model, load));
+  // The vocabulary was read by other calls than the weights.
+  if (stamp != model_->info().stamp ||
+      stamp != models::StampOf(options.model)) {
+    return ChangedWhileLoading(options.model);
+  }
   return absl::OkStatus();
 }
 
@@ -156,10 +174,15 @@ absl::StatusOr<Fingerprint> Assembly::Identify(const ModelOptions& options,
       logger);
   store::FingerprintParts parts;
   EW_ASSIGN_OR_RETURN(
-      parts.weights,
+      const store::HashedWeights hashed,
       hasher.Hash(options.model, [&progress](uint64_t done, uint64_t total) {
         progress.Update(static_cast<float>(done) / static_cast<float>(total));
       }));
+  // Else blocks of one file's weights would be kept under the other's name.
+  if (StampOf(hashed.file) != model_->info().stamp) {
+    return ChangedWhileLoading(options.model);
+  }
+  parts.weights = hashed.digest;
   parts.groups = Schemes(*model_);
   parts.numerics_version = NumericsVersion(model_->info().variant);
   return store::ComputeFingerprint(parts);

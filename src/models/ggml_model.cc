@@ -104,6 +104,7 @@ std::vector<ModelGroup> MakeGroups(const Hyperparameters& h,
 ModelInfo MakeInfo(const Weights& weights, const Hyperparameters& h) {
   ModelInfo info;
   info.path = weights.file().path();
+  info.stamp = weights.file().stamp();
   info.name = weights.file().String("general.name").value_or("");
   if (info.name.empty()) {
     info.name = std::filesystem::path(info.path).stem().string();

@@ -139,6 +139,7 @@ absl::Status GgufFile::Map() {
   if (info.st_size == 0) {
     return Invalid("is empty, not a GGUF file");
   }
+  stamp_ = StampOf(info);
   mapping_bytes_ = static_cast<size_t>(info.st_size);
   void* mapping =
       mmap(nullptr, mapping_bytes_, PROT_READ, MAP_SHARED, fd.get(), 0);

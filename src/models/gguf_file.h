@@ -20,6 +20,7 @@
 #include "absl/types/span.h"
 #include "ggml-cpp.h"
 #include "ggml.h"
+#include "models/file_stamp.h"
 
 namespace everwarm::models {
 
@@ -48,6 +49,8 @@ class GgufFile {
   GgufFile& operator=(const GgufFile&) = delete;
 
   const std::string& path() const { return path_; }
+  // Of the file that is mapped, as it was when it was.
+  const FileStamp& stamp() const { return stamp_; }
 
   bool Has(const std::string& key) const;
   // Values of keys. Integers are taken from any integer type that holds them.
@@ -90,6 +93,7 @@ class GgufFile {
   absl::Status Parse();
 
   const std::string path_;
+  FileStamp stamp_;
   const std::byte* mapping_ = nullptr;
   size_t mapping_bytes_ = 0;
   gguf_context_ptr gguf_;

@@ -25,6 +25,7 @@
 #include "base/by_span.h"
 #include "base/ids.h"
 #include "kernels/attention.h"
+#include "models/file_stamp.h"
 #include "models/kv_scheme.h"
 
 namespace everwarm::models {
@@ -52,6 +53,7 @@ struct ModelGroup {
 
 struct ModelInfo {
   std::string path;
+  FileStamp stamp;           // of the file that the weights are of
   std::string name;          // general.name, or the file's name
   std::string architecture;  // general.architecture
   uint32_t num_layers = 0;

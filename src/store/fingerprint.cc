@@ -105,15 +105,15 @@ WeightsHasher::WeightsHasher(Env* env, std::string memo_path, Logger logger)
       memo_path_(std::move(memo_path)),
       logger_(std::move(logger)) {}
 
-absl::StatusOr<Digest> WeightsHasher::Hash(const std::string& path,
-                                           const HashProgress& progress) {
+absl::StatusOr<HashedWeights> WeightsHasher::Hash(
+    const std::string& path, const HashProgress& progress) {
   EW_ASSIGN_OR_RETURN(
       const std::unique_ptr<File> file,
       env_.OpenForRead(path, {.direct = true, .follow_links = true}));
   EW_ASSIGN_OR_RETURN(const FileInfo before, file->Stat());
   for (const Known& known : ReadMemo()) {
     if (SameFile(known.info, before)) {
-      return known.digest;
+      return HashedWeights{known.digest, before};
     }
   }
   EW_ASSIGN_OR_RETURN(const Digest digest,
@@ -124,7 +124,7 @@ absl::StatusOr<Digest> WeightsHasher::Hash(const std::string& path,
         absl::StrCat(path, " changed while it was read"));
   }
   Remember(after, digest);
-  return digest;
+  return HashedWeights{digest, after};
 }
 
 absl::StatusOr<Digest> WeightsHasher::HashFile(File& file,

@@ -26,6 +26,12 @@ struct FingerprintParts {
 };
 Fingerprint ComputeFingerprint(const FingerprintParts& parts);
 
+struct HashedWeights {
+  Digest digest{};
+  // Of the file that was hashed, as it was all the time.
+  FileInfo file;
+};
+
 // Bytes hashed so far and in all. Called now and then, on the caller's thread.
 using HashProgress = std::function<void(uint64_t done, uint64_t total)>;
 
@@ -45,8 +51,8 @@ class WeightsHasher {
 
   // Errors: those of Env::OpenForRead(); kUnavailable, the file changed while
   // it was read.
-  absl::StatusOr<Digest> Hash(const std::string& path,
-                              const HashProgress& progress);
+  absl::StatusOr<HashedWeights> Hash(const std::string& path,
+                                     const HashProgress& progress);
 
  private:
   struct Known {

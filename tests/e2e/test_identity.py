@@ -4,10 +4,12 @@ import shutil
 
 import pytest
 
+import everwarm
 import tiny_model
 from everwarm import question
 
 MESSAGES = question(300, "zebra")
+LIBRARY = os.environ.get("EVERWARM_REPLACED_FILE", str(everwarm.ROOT / "build/release/testing/libreplaced_file.so"))
 
 
 def other_tokenizer():
@@ -70,6 +72,30 @@ def test_a_changed_model_of_the_same_name_shares_nothing(start, model, tmp_path,
     again = server.chat(MESSAGES)
     assert again.exact == reply
     assert again.from_ssd == again.prompt_tokens - 1
+
+
+# Before each time that a start opens the file, and once after all of them.
+@pytest.mark.parametrize("nth", range(1, 10))
+def test_a_model_that_is_replaced_while_it_is_loaded_leaves_nothing_under_a_wrong_name(start, model, other_tiny, tmp_path, nth):
+    replacement = tmp_path / "replacement.gguf"
+    shutil.copyfile(other_tiny, replacement)
+    environment = {"LD_PRELOAD": LIBRARY, "EVERWARM_REPLACED_PATH": str(model), "EVERWARM_REPLACED_BY": str(replacement),
+                   "EVERWARM_REPLACED_AT": str(nth),
+                   # A sanitizer's own library comes after this one.
+                   "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+    try:
+        server = start(model=model, environment=environment)
+    except AssertionError as ended:
+        refused = str(ended)
+        assert "model.gguf changed while it was being loaded" in refused, refused
+    else:
+        refused = None
+        server.chat(MESSAGES)
+        assert server.stop() == 0
+    assert (refused is None) == replacement.exists()
+    # Whatever is kept, the file that lies there now gets its own text.
+    server = start(model=model)
+    assert server.chat(MESSAGES).text == server.cold_chat(MESSAGES).text
 
 
 @pytest.mark.parametrize("how", ["moved", "copied", "linked"])
