@@ -14,7 +14,7 @@ inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 // Stopped as asked, but not everything could be made durable.
 inline constexpr int kExitNotDurable = 3;
-// Files were read, and some are damaged.
+// Files were read, and some are damaged or could not be looked at.
 inline constexpr int kExitDamaged = 4;
 
 // "everwarm: message", and the code for it.

@@ -45,7 +45,9 @@ int Main(int argc, char** argv) {
   serve.Register(*serve_app);
   RunOptions run;
   CLI::App* run_app =
-      app.add_subcommand("run", "Answer one prompt on standard output");
+      app.add_subcommand("run",
+                         "Answer one prompt on standard output; ends with 3 "
+                         "if it could not be written to the disk");
   run.Register(*run_app);
   CLI::App* cache_app =
       app.add_subcommand("cache", "Look after a cache directory");

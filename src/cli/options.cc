@@ -70,6 +70,12 @@ std::string StateEveryProblem(const std::string& text) {
                       engine::kLeastStateEvery, " on, and not 0");
 }
 
+// A key that is empty protects nothing, and is hardly what was meant.
+std::string EmptyProblem(const std::string& text) {
+  return text.empty() ? "it is empty; leave it away to serve without a key"
+                      : "";
+}
+
 void AddCacheDir(CLI::App& app, std::string& cache_dir) {
   Add(app, "--cache-dir", cache_dir,
       "The directory (default: $XDG_CACHE_HOME/everwarm or "
@@ -236,12 +242,18 @@ void ServeOptions::Register(CLI::App& app) {
   Add(app, "--port", port, "Port to listen on; 0: any free one")
       ->capture_default_str();
   Add(app, "--api-key", api_key,
-      "Key that every request but /health must bring");
+      "Key that every request but /health must bring")
+      ->check(EmptyProblem);
   app.add_flag("--insecure-listen", insecure_listen,
                "Let other machines in without a key");
+  Add(app, "--allow-host", allow_hosts,
+      "Without a key, a further name that requests may call this machine by "
+      "(their header Host, and the Origin of web pages); may be given again")
+      ->delimiter(',');
   Add(app, "--shutdown-timeout", shutdown_timeout,
-      "How long a stop waits for running replies and the disk; the disk gets "
-      "10s at least")
+      "How long a stop waits for running replies and the disk; the last 10s "
+      "(of less than 20s, half) are the disk's, which gets 10s at least; ends "
+      "with 0 if all is on the disk, else with 3")
       ->capture_default_str();
   Add(app, "--durable-wait", durable_wait,
       "How long the end of a reply waits at most, when the request asks for it "
@@ -250,6 +262,12 @@ void ServeOptions::Register(CLI::App& app) {
 }
 
 absl::Status ServeOptions::Resolve() {
+  // An empty variable counts as none for the other options.
+  if (const char* key = std::getenv("EVERWARM_API_KEY");  // NOLINT
+      key != nullptr && *key == '\0' && api_key.empty()) {
+    return absl::InvalidArgumentError(
+        "EVERWARM_API_KEY is empty; unset it to serve without a key");
+  }
   EW_RETURN_IF_ERROR(model.Resolve());
   EW_RETURN_IF_ERROR(DurationOption("--shutdown-timeout", shutdown_timeout,
                                     &shutdown_timeout_ms));

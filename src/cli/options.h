@@ -68,6 +68,7 @@ struct ServeOptions {
   uint16_t port = 8080;
   std::string api_key;
   bool insecure_listen = false;
+  std::vector<std::string> allow_hosts;
   std::string shutdown_timeout = "120s";
   std::string durable_wait = "30s";
   std::chrono::milliseconds shutdown_timeout_ms{0};

@@ -7,12 +7,18 @@
 #include "base/status_macros.h"
 #include "cli/assembly.h"
 #include "cli/commands.h"
+#include "cli/ending.h"
 #include "cli/signals.h"
 
 namespace everwarm::cli {
 namespace {
 
 using std::chrono::milliseconds;
+
+constexpr milliseconds kFlushTimeout{30000};
+// What is left of the store gets for its last calls to the disk when all is
+// durable.
+constexpr milliseconds kTeardown{10000};
 
 absl::StatusOr<engine::Request> MakeRequest(const RunOptions& options,
                                             const server::TextFront& text) {
@@ -89,11 +95,16 @@ int RunPrompt(RunOptions options) {
   if (absl::Status status = PrintReply(**reply, logger); !status.ok()) {
     return Fail(status);
   }
-  const engine::FlushOutcome outcome = engine.Stop(milliseconds(30000));
-  if (!outcome.nothing_lost()) {
-    logger->warn("not all of the conversation could be written to the disk");
+  const engine::FlushOutcome outcome = engine.Stop(kFlushTimeout);
+  const int code = ExitCodeOf(outcome, *logger);
+  if (outcome.timed_out) {
+    // What is pending would be waited for below.
+    EndNow(code, *logger);
   }
-  return kExitOk;
+  const EndInTime last_resort(code, kTeardown, logger);
+  reply->reset();
+  assembly->reset();
+  return code;
 }
 
 }  // namespace everwarm::cli

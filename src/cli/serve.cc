@@ -4,12 +4,13 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "base/units.h"
 #include "cli/assembly.h"
 #include "cli/commands.h"
+#include "cli/ending.h"
 #include "cli/signals.h"
 #include "server/access.h"
 #include "server/server.h"
@@ -23,6 +24,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kTick{500};
 // What HTTP workers get to send the last events.
 constexpr milliseconds kDrain{2000};
+// What is left of the store gets for its last calls to the disk when all is
+// durable.
+constexpr milliseconds kTeardown{10000};
 
 std::string Address(const std::string& host, int port) {
   const bool v6 = host.find(':') != std::string::npos;
@@ -72,26 +76,26 @@ engine::FlushOutcome StopEngine(engine::Engine& engine, milliseconds timeout) {
   return outcome;
 }
 
-int Shutdown(server::Server& server, Assembly& assembly,
+// Stops both and takes the engine's parts down.
+int Shutdown(server::Server& server, std::unique_ptr<Assembly> assembly,
              const ServeOptions& options, const Logger& logger) {
-  const engine::EngineStats before = assembly.engine().stats();
+  const engine::EngineStats before = assembly->engine().stats();
   logger->info("stopping: {} running, {} waiting", before.running,
                before.waiting);
   server.BeginStop();
-  const engine::FlushOutcome outcome =
-      StopEngine(assembly.engine(), options.shutdown_timeout_ms);
+  const engine::FlushOutcome outcome = StopEngine(
+      assembly->engine(), TimeForReplies(options.shutdown_timeout_ms));
+  const int code = ExitCodeOf(outcome, *logger);
+  const EndInTime last_resort(
+      code, outcome.timed_out ? kDrain + milliseconds(1000) : kTeardown,
+      logger);
   server.Stop(kDrain);
-  const cache::FlushReport& report = outcome.report;
-  if (outcome.nothing_lost()) {
-    logger->info("stopped; {} blocks on the disk", report.entries);
-    return kExitOk;
+  if (outcome.timed_out) {
+    // What is pending would be waited for below.
+    EndNow(code, *logger);
   }
-  logger->error(
-      "stopped, but not everything is on the disk: {} blocks ({}) pending, {} "
-      "failed, {} dropped, {} missing",
-      report.pending, FormatBytes(report.pending_bytes), report.failed,
-      report.dropped, report.missing);
-  return kExitNotDurable;
+  assembly.reset();
+  return code;
 }
 
 absl::StatusOr<std::unique_ptr<Assembly>> Load(const ModelOptions& options,
@@ -120,6 +124,7 @@ int Serve(ServeOptions options) {
   config.host = options.host;
   config.port = options.port;
   config.api_key = options.api_key;
+  config.allowed_hosts = options.allow_hosts;
   config.durable_wait = options.durable_wait_ms;
   server::Server server(config, &clock, logger);
   if (absl::Status status = server.Start(); !status.ok()) {
@@ -138,7 +143,7 @@ int Serve(ServeOptions options) {
   while (!WaitForStopSignal(kTick).has_value()) {
     (*assembly)->Tick();
   }
-  return Shutdown(server, **assembly, options, logger);
+  return Shutdown(server, *std::move(assembly), options, logger);
 }
 
 }  // namespace everwarm::cli

@@ -2,9 +2,12 @@
 import dataclasses
 import os
 import pathlib
+import re
+import resource
 import shutil
 import signal
 import socket
+import subprocess
 import time
 
 import pytest
@@ -41,6 +44,9 @@ def assert_one_clear_line(result, *words):
     (["--kv", "q4+q4:64"], "so are all others"),
     (["--port", "70000"], "port"),
     (["--shutdown-timeout", "soon"], "--shutdown-timeout"),
+    (["--shutdown-timeout", "999999d"], "--shutdown-timeout"),
+    (["--durable-wait", "36501d"], "--durable-wait"),
+    (["--api-key", ""], "--api-key"),
     (["--host", "192.0.2.1", "--api-key", "k"], "192.0.2.1"),
     (["--host", "0.0.0.0"], "--api-key"),
     (["--host", "::"], "--api-key"),
@@ -231,6 +237,22 @@ def test_cache_ls_shows_what_a_directory_keeps(start, cache_dir):
     assert result.stdout.strip()
     empty = everwarm.run("cache", "ls", "--cache-dir", str(cache_dir / "none"))
     assert empty.returncode >= 0
+
+
+def without_large_files():
+    """Writes of more than a page fail."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+
+def test_run_says_by_its_code_that_not_all_is_on_the_disk(tiny, cache_dir):
+    command = (everwarm.BINARY, "run", tiny, "-p", "Name a river.", "--max-tokens", "8", "--cache-dir", str(cache_dir))
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, env=everwarm.clean_environment(),
+                            preexec_fn=without_large_files)
+    assert result.returncode == 3, result.stderr
+    assert result.stdout.strip()
+    assert re.search(r"not everything is on the disk: .* [1-9]\d* failed", result.stderr), result.stderr
+    assert everwarm.run(*command[1:]).returncode == 0
 
 
 def test_run_answers_and_finds_its_prompt_again(cache_dir):

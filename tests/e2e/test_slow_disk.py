@@ -110,3 +110,45 @@ def test_whoever_waits_for_a_disk_that_does_not_answer_is_computed_instead(start
     # The reads come at last, and hurt nobody.
     assert server.chat(stored, 20).exact == replies[0]
     assert server.stop() == 0
+
+
+def test_a_stop_does_not_wait_for_a_disk_that_never_answers(start, slow, tiny, cache_dir):
+    server, _ = slow(3600, "--shutdown-timeout", "4s")
+    for messages in conversations(4):
+        server.chat(messages)
+    assert server.stats()["ssd_cache"]["pending_stores"] > 0
+    began = time.monotonic()
+    # The disk has ten seconds at least.
+    assert server.stop() == 3
+    assert time.monotonic() - began < 30
+    assert re.search(r"not everything is on the disk: [1-9]\d* blocks", server.log_text()), server.log_text()
+    # What it leaves is no hindrance.
+    server = start(model=tiny)
+    server.assert_alive()
+    assert server.stop() == 0
+
+
+def test_a_stop_does_not_wait_for_reads_that_never_return(start, slow, tiny):
+    server = start(model=tiny)
+    messages = conversations(1)[0]
+    server.chat(messages)
+    assert server.stop() == 0
+    server, switch = slow(3600, "--shutdown-timeout", "4s")
+    assert server.chat(messages).from_ssd == 0
+    began = time.monotonic()
+    # All is on the disk; only the read is left.
+    assert server.stop() == 0
+    assert time.monotonic() - began < 30
+    assert "it is not waited for" in server.log_text()
+    assert switch.exists()
+
+
+def test_a_stop_ends_within_its_time_also_with_a_reply_that_runs(slow):
+    server, _ = slow(3600, "--shutdown-timeout", "22s")
+    stream = server.stream("/v1/completions", {"prompt": "Rivers:", "max_tokens": 1_000_000, "ignore_eos": True})
+    next(stream.events())
+    began = time.monotonic()
+    assert server.stop() == 3
+    # It is cut after twelve, and the disk has the rest.
+    assert 11 < time.monotonic() - began < 26
+    stream.close()
