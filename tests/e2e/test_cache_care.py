@@ -88,6 +88,41 @@ def test_rm_of_old_blocks_keeps_what_was_used(start, filled):
     assert server.chat(question(300, "zebra")).cached <= everwarm.BLOCK
 
 
+@pytest.mark.parametrize("age", ["999999d", "106752d", "36501d", "99999999999d"])
+def test_an_age_beyond_all_times_removes_nothing(filled, age):
+    before = blocks(filled)
+    result = cache("rm", filled, "--older-than", age)
+    assert result.returncode == 2
+    assert age in result.stderr and "36500d" in result.stderr
+    assert blocks(filled) == before
+    # The longest that there is.
+    result = cache("rm", filled, "--older-than", "36500d")
+    assert result.returncode == 0, result.stderr
+    assert blocks(filled) == before
+
+
+def test_links_are_neither_followed_nor_passed_over_in_silence(filled, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mine.txt").write_text("precious")
+    (filled / "damaged").symlink_to(elsewhere)
+    for command in (("gc",), ("rm", "--all")):
+        result = cache(command[0], filled, *command[1:])
+        assert result.returncode == 1
+        assert f"{filled}/damaged is not a directory" in result.stderr, result.stderr
+    (filled / "damaged").unlink()
+    model = filled / ("e" * 64)
+    model.symlink_to(elsewhere)
+    for command in (("gc",), ("rm", "--all"), ("rm", "--older-than", "1d"), ("ls",)):
+        result = cache(command[0], filled, *command[1:])
+        assert result.returncode == 1, command
+        assert str(model) in result.stderr, result.stderr
+    result = cache("verify", filled)
+    assert result.returncode == 4
+    assert f"damaged: {model}: " in result.stdout
+    assert (elsewhere / "mine.txt").read_text() == "precious"
+
+
 def test_rm_all_really_removes(start, filled):
     result = cache("rm", filled, "--all")
     assert result.returncode == 0, result.stderr
@@ -103,6 +138,7 @@ def test_a_directory_in_use_and_bad_options_are_one_clear_line(start, cache_dir,
                             (("rm", cache_dir), "--older-than"),
                             (("rm", cache_dir, "--all", "--older-than", "1d"), "--all"),
                             (("rm", cache_dir, "--older-than", "soon"), "--older-than"),
+                            (("rm", cache_dir, "--older-than", "999999d"), "--older-than"),
                             (("gc", tmp_path), "not a cache directory"),
                             (("verify", tmp_path / "none"), "none")):
         result = cache(*arguments)
@@ -136,6 +172,28 @@ def test_doctor_says_in_words_what_can_be_promised(tmp_path):
         assert word in result.stdout, result.stdout
     assert (result.returncode == 0) == ("BAD" not in result.stdout)
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize("mode, word", [(0o777, "BAD"), (0o770, "BAD"), (0o755, "doubt"), (0o700, "good")], ids=str)
+def test_doctor_looks_at_who_may_write_to_the_directory(tmp_path, mode, word):
+    directory = tmp_path / "cache"
+    directory.mkdir()
+    directory.chmod(mode)
+    result = everwarm.run("doctor", "--cache-dir", str(directory))
+    line = next(line for line in result.stdout.splitlines() if " access " in line)
+    assert line.split()[0] == word, line
+    assert word != "BAD" or result.returncode == 1
+
+
+def test_doctor_tells_that_the_directory_is_somebody_elses(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a directory away")
+    directory = tmp_path / "cache"
+    directory.mkdir(mode=0o700)
+    os.chown(directory, 65534, -1)
+    result = everwarm.run("doctor", "--cache-dir", str(directory))
+    assert result.returncode == 1
+    assert "belongs to another user (65534)" in result.stdout
 
 
 def test_doctor_knows_that_memory_is_no_disk():

@@ -32,7 +32,7 @@ class Client:
     def __init__(self, server, prompt, max_tokens, **more):
         body = json.dumps({"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True, **more}).encode()
         self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
-        self.socket.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        self.socket.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                             b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
 
     def read_until(self, needle):

@@ -1,5 +1,7 @@
 """Keys, files and logs: who gets to see what was said."""
 import os
+import socket
+import subprocess
 
 import everwarm
 from everwarm import question
@@ -36,6 +38,43 @@ def test_a_key_from_the_environment_protects_too(tmp_path):
         assert server.request("GET", "/stats", headers={"X-Api-Key": "secret"}).status == 200
     finally:
         server.close()
+
+
+def test_an_empty_key_is_refused_and_not_taken_for_none(tmp_path, tiny):
+    command = everwarm.serve_command(tmp_path / "cache", model=tiny)
+    for arguments, environment in (([], {"EVERWARM_API_KEY": ""}), (["--api-key", ""], {}), (["--api-key="], {})):
+        result = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120,
+                                env={**everwarm.clean_environment(), **environment})
+        assert result.returncode == 2, result.stdout
+        line, = result.stderr.splitlines()
+        assert "--api-key" in line or "EVERWARM_API_KEY is empty" in line, line
+
+
+def test_a_web_page_of_somebody_else_gets_nothing(start, tiny):
+    server = start("--allow-host", "box.lan,other.lan", model=tiny)
+    here = f"127.0.0.1:{server.port}"
+    foreign = ({"Host": f"evil.example:{server.port}"},  # its name was pointed here
+               {"Host": here, "Origin": "https://evil.example"}, {"Host": here, "Origin": "null"})
+    for headers in foreign:
+        for method, path in [("GET", path) for path in GETS] + [("POST", path) for path in POSTS]:
+            answer = server.request(method, path, b"{}", {"Content-Type": "text/plain", **headers})
+            assert answer.status == 403, (path, headers)
+            assert answer.error["type"] == ("permission_error" if path.startswith("/v1/messages") else "invalid_request_error")
+    for headers in ({"Host": "localhost"}, {"Host": f"[::1]:{server.port}"}, {"Host": "box.lan"}, {"Host": "Other.lan:80"},
+                    {"Origin": "http://localhost:3000"}, {"Origin": "http://box.lan"}):
+        assert server.request("GET", "/stats", headers=headers).status == 200, headers
+    # Of HTTP/1.0, without any host.
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        connection.sendall(b"GET /stats HTTP/1.0\r\n\r\n")
+        assert b" 200 " in connection.makefile("rb").readline()
+
+
+def test_without_a_key_nobody_reaches_admin_by_way_of_a_proxy(start, tiny):
+    server = start(model=tiny)
+    for header in ("Forwarded", "X-Forwarded-For"):
+        assert server.request("POST", "/admin/drain", headers={header: "10.0.0.1"}).status == 403
+        assert server.request("GET", "/stats", headers={header: "10.0.0.1"}).status == 200
+    assert server.request("POST", "/admin/drain").status == 200
 
 
 def test_files_are_for_their_owner_alone_whatever_the_umask(start, cache_dir):
