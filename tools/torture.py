@@ -85,7 +85,7 @@ def main():
         with tempfile.TemporaryDirectory(prefix="everwarm_torture_") as directory:
             for name, count in killed(arguments, pathlib.Path(directory)).items():
                 counts[name] = counts.get(name, 0) + count
-    last = ("wrong bytes served", "wrong texts", "acknowledged tokens lost", "problems")
+    last = ("wrong bytes served", "wrong replies", "acknowledged tokens lost", "problems")
     for name in [name for name in counts if name not in last] + list(last):
         print(f"{name:36} {counts.get(name, 0):>14,}")
     return 1 if any(counts.get(name, 0) for name in last) else 0
