@@ -112,7 +112,13 @@ void TokenHistory::TakeNew() {
       continue;
     }
     entry.text = TextOf(entry.tokens);
-    if (!IsCut(entry.text)) {
+    // Of a character that is not whole yet nobody sends half back.
+    while (!entry.tokens.empty() && IsCut(entry.text)) {
+      entry.text.resize(entry.text.size() -
+                        piece_of_(entry.tokens.back()).size());
+      entry.tokens.pop_back();
+    }
+    if (!entry.tokens.empty()) {
       Add(std::move(entry));
     }
   }

@@ -39,7 +39,8 @@ class TokenHistory {
         piece_of_(std::move(piece_of)),
         limits_(limits) {}
 
-  // A conversation up to the end of a reply.
+  // A conversation up to the end of a reply; what of it ends inside a character
+  // is left out.
   void Remember(std::string_view name_space, std::vector<TokenId> tokens);
   // The same for one that is known by its root.
   void Remember(const NodeId& root, std::vector<TokenId> tokens);

@@ -92,11 +92,14 @@ TEST_F(TokenHistoryTest, TokensBeforeTheTextAreNotPartOfIt) {
   EXPECT_EQ(Find("ab!"), Tokens());
 }
 
-TEST_F(TokenHistoryTest, WhatEndsInsideACharacterIsNotRemembered) {
-  history_.Remember("", {1, 7});
-  EXPECT_EQ(Find("a\xC3\xA4"), Tokens());
-  history_.Remember("", {1, 7, 8});
-  EXPECT_EQ(Find("a\xC3\xA4"), Tokens({1, 7, 8}));
+TEST_F(TokenHistoryTest, OfWhatEndsInsideACharacterTheRestIsRemembered) {
+  history_.Remember("", {7});
+  EXPECT_EQ(Find("\xC3\xA4"), Tokens());
+  history_.Remember("", {3, 1, 7});
+  EXPECT_EQ(Find("aba\xC3\xA4"), Tokens({3, 1}));
+  EXPECT_EQ(bytes_, 3u);
+  history_.Remember("", {3, 1, 7, 8});
+  EXPECT_EQ(Find("aba\xC3\xA4"), Tokens({3, 1, 7, 8}));
 }
 
 TEST_F(TokenHistoryTest, TheLeastRecentlyUsedGoesFirst) {
