@@ -35,7 +35,7 @@ void FlushRuns::Settle(const std::optional<Hurry>& hurry) {
       break;
     }
     for (Call& call : running_) {
-      Answer(call, *report, false);
+      End(call, *report, false);
     }
     running_.clear();
     ticket_ = 0;
@@ -44,7 +44,7 @@ void FlushRuns::Settle(const std::optional<Hurry>& hurry) {
   const Clock::Monotonic now = clock_.Now();
   std::vector<Call> late = TakeLate(running_, now, hurry);
   for (Call& call : late) {
-    Answer(call, cache_.FlushNow(ticket_), true);
+    End(call, cache_.FlushNow(ticket_), true);
   }
   late = TakeLate(next_, now, hurry);
   if (!late.empty()) {
@@ -54,7 +54,7 @@ void FlushRuns::Settle(const std::optional<Hurry>& hurry) {
     const cache::FlushReport report = cache_.FlushNow(ticket);
     cache_.ForgetFlush(ticket);
     for (Call& call : late) {
-      Answer(call, report, true);
+      End(call, report, true);
     }
   }
   if (running_.empty() && ticket_ != 0) {
@@ -82,8 +82,8 @@ std::vector<FlushRuns::Call> FlushRuns::TakeLate(
   return late;
 }
 
-void FlushRuns::Answer(Call& call, const cache::FlushReport& report,
-                       bool timed_out) {
+void FlushRuns::End(Call& call, const cache::FlushReport& report,
+                    bool timed_out) {
   DrainOutcome outcome;
   outcome.flush.report = report;
   outcome.flush.timed_out = timed_out;
@@ -96,7 +96,14 @@ void FlushRuns::Answer(Call& call, const cache::FlushReport& report,
   }
   outcome.flush.elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(
       clock_.Now() - call.began);
-  call.outcome.set_value(outcome);
+  answers_.emplace_back(std::move(call.outcome), outcome);
+}
+
+void FlushRuns::SendAnswers() {
+  for (auto& [promise, outcome] : answers_) {
+    promise.set_value(outcome);
+  }
+  answers_.clear();
 }
 
 }  // namespace everwarm::engine

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <future>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -41,9 +42,12 @@ class FlushRuns {
     Clock::Monotonic since;
     std::chrono::milliseconds grace{0};
   };
-  // Begins what may begin, and answers what has ended or is out of time.
+  // Begins what may begin, and ends what has ended or is out of time.
   void Settle(const std::optional<Hurry>& hurry);
+  // Answers what has been ended.
+  void SendAnswers();
 
+  // No call waits for the disk.
   bool empty() const { return running_.empty() && next_.empty(); }
 
  private:
@@ -52,12 +56,13 @@ class FlushRuns {
   static std::vector<Call> TakeLate(std::vector<Call>& calls,
                                     Clock::Monotonic now,
                                     const std::optional<Hurry>& hurry);
-  void Answer(Call& call, const cache::FlushReport& report, bool timed_out);
+  void End(Call& call, const cache::FlushReport& report, bool timed_out);
 
   cache::KvCache& cache_;
   const Clock& clock_;
   std::vector<Call> running_;
   std::vector<Call> next_;
+  std::vector<std::pair<std::promise<DrainOutcome>, DrainOutcome>> answers_;
   // Of the run; 0: none.
   uint64_t ticket_ = 0;
   uint64_t publications_ = 0;

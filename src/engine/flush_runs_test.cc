@@ -33,6 +33,7 @@ class FlushRunsTest : public testing::Test {
   void Turn(const std::optional<FlushRuns::Hurry>& hurry = std::nullopt) {
     h_.cache().Poll();
     runs_.Settle(hurry);
+    runs_.SendAnswers();
   }
   static bool Ready(const std::future<DrainOutcome>& outcome) {
     return outcome.wait_for(seconds(0)) == std::future_status::ready;
@@ -47,6 +48,16 @@ TEST_F(FlushRunsTest, WithNothingToWriteItIsDurableAtOnce) {
   Turn();
   EXPECT_TRUE(outcome.get().flush.succeeded());
   EXPECT_TRUE(runs_.empty());
+}
+
+// Counts that a caller may look at next are brought up to date in between.
+TEST_F(FlushRunsTest, WhatHasEndedIsAnsweredWhenAnswersAreSent) {
+  auto outcome = Ask(seconds(10));
+  runs_.Settle(std::nullopt);
+  EXPECT_TRUE(runs_.empty());
+  EXPECT_FALSE(Ready(outcome));
+  runs_.SendAnswers();
+  EXPECT_TRUE(Ready(outcome));
 }
 
 TEST_F(FlushRunsTest, CallersAtOnceShareOneRunThatTriesEachBlockOnce) {

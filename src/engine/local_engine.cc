@@ -260,9 +260,13 @@ void LocalEngine::Run() {
     parts_.cache->Poll();
     scheduler_.DropCancelled(cancel_all_.load());
     const bool computing = scheduler_.Step();
-    SettleWaits();
+    const std::optional<FlushRuns::Hurry> hurry = AskHurry();
+    flushes_.Settle(hurry);
     ContinuePreload(scheduler_.idle());
+    SendEndings(hurry.has_value());
     PublishStats();
+    // Whoever is answered finds in the counts what was done.
+    flushes_.SendAnswers();
     bool quit = false;
     {
       MutexLock lock(mutex_);
@@ -320,16 +324,16 @@ void LocalEngine::EndPreload() {
   preload_.reset();
 }
 
-void LocalEngine::SettleWaits() {
-  std::optional<FlushRuns::Hurry> hurry;
-  {
-    MutexLock lock(mutex_);
-    if (hurried_at_.has_value()) {
-      hurry = {*hurried_at_, config_.least_stop_flush};
-    }
+std::optional<FlushRuns::Hurry> LocalEngine::AskHurry() {
+  MutexLock lock(mutex_);
+  if (!hurried_at_.has_value()) {
+    return std::nullopt;
   }
-  flushes_.Settle(hurry);
-  if (hurry.has_value()) {
+  return FlushRuns::Hurry{*hurried_at_, config_.least_stop_flush};
+}
+
+void LocalEngine::SendEndings(bool hurried) {
+  if (hurried) {
     scheduler_.endings().SendAll();
   } else {
     scheduler_.endings().Settle();

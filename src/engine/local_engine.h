@@ -108,7 +108,8 @@ class LocalEngine final : public Engine {
   void Run();
   // The turns of the loop.
   void TakeArrivals();
-  void SettleWaits();
+  std::optional<FlushRuns::Hurry> AskHurry();
+  void SendEndings(bool hurried);
   void PublishStats();
   // Reads ahead while there is nothing to compute.
   void ContinuePreload(bool idle);
