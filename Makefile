@@ -6,7 +6,7 @@ MODEL ?= models/SmolLM2-135M-Instruct.Q4_1.gguf
 PORT ?= 8080
 export CCACHE_BASEDIR = $(CURDIR)
 
-.PHONY: all setup demo serve test unit asan tsan torture fuzz check bench clean
+.PHONY: all setup ggml-tsan demo serve test unit asan tsan torture fuzz check bench clean
 .DEFAULT_GOAL := all
 
 all: build/release/build.ninja
@@ -14,6 +14,10 @@ all: build/release/build.ninja
 
 setup:
 	@tools/setup.sh packages llama models
+
+ggml-tsan: | setup
+	@tools/setup.sh ggml_tsan
+build/tsan/build.ninja: | ggml-tsan
 
 build/%/build.ninja: | setup
 	@cmake --preset $* >/dev/null

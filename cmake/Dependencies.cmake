@@ -35,6 +35,12 @@ set(EVERWARM_LLAMA_SOURCE "${CMAKE_SOURCE_DIR}/.deps/llama.cpp" CACHE PATH
     "Source tree of llama.cpp")
 set(EVERWARM_LLAMA_BUILD "${CMAKE_SOURCE_DIR}/.deps/llama-build" CACHE PATH
     "Where llama.cpp was built")
+set(EVERWARM_GGML_BUILD "${EVERWARM_LLAMA_BUILD}" CACHE PATH
+    "Where its ggml was built: ThreadSanitizer must see how its threads wait")
+if(NOT EXISTS "${EVERWARM_GGML_BUILD}/ggml/src/libggml.a")
+  message(FATAL_ERROR
+    "ggml is not built in ${EVERWARM_GGML_BUILD}; 'make tsan' does it")
+endif()
 if(NOT EXISTS "${EVERWARM_LLAMA_BUILD}/src/libllama.a")
   message(FATAL_ERROR
     "llama.cpp is not built in ${EVERWARM_LLAMA_BUILD}; run 'tools/setup.sh' "
@@ -43,16 +49,21 @@ endif()
 
 function(everwarm_llama_library name path)
   add_library(${name} STATIC IMPORTED)
-  set_target_properties(${name} PROPERTIES
-    IMPORTED_LOCATION "${EVERWARM_LLAMA_BUILD}/${path}")
+  set_target_properties(${name} PROPERTIES IMPORTED_LOCATION "${path}")
 endfunction()
-everwarm_llama_library(llama_ggml_base ggml/src/libggml-base.a)
-everwarm_llama_library(llama_ggml_cpu ggml/src/libggml-cpu.a)
-everwarm_llama_library(llama_ggml ggml/src/libggml.a)
-everwarm_llama_library(llama_core src/libllama.a)
-everwarm_llama_library(llama_common_base common/libllama-common-base.a)
-everwarm_llama_library(llama_common common/libllama-common.a)
-everwarm_llama_library(llama_httplib vendor/cpp-httplib/libcpp-httplib.a)
+everwarm_llama_library(llama_ggml_base
+  "${EVERWARM_GGML_BUILD}/ggml/src/libggml-base.a")
+everwarm_llama_library(llama_ggml_cpu
+  "${EVERWARM_GGML_BUILD}/ggml/src/libggml-cpu.a")
+everwarm_llama_library(llama_ggml
+  "${EVERWARM_GGML_BUILD}/ggml/src/libggml.a")
+everwarm_llama_library(llama_core "${EVERWARM_LLAMA_BUILD}/src/libllama.a")
+everwarm_llama_library(llama_common_base
+  "${EVERWARM_LLAMA_BUILD}/common/libllama-common-base.a")
+everwarm_llama_library(llama_common
+  "${EVERWARM_LLAMA_BUILD}/common/libllama-common.a")
+everwarm_llama_library(llama_httplib
+  "${EVERWARM_LLAMA_BUILD}/vendor/cpp-httplib/libcpp-httplib.a")
 # Who needs whom, so that a static library comes after its users on the link line.
 target_link_libraries(llama_ggml_cpu INTERFACE llama_ggml_base)
 target_link_libraries(llama_ggml INTERFACE llama_ggml_cpu llama_ggml_base)

@@ -5,6 +5,7 @@
 # everything was fetched it needs no network.
 #
 #   tools/setup.sh [packages] [llama] [models] [gemma] [peers] [python] [bench]
+#                  [fuzz] [ggml_tsan]
 #   (without arguments: packages llama models)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -101,40 +102,57 @@ unpack_llama() {
   rm -rf "$tmp"
 }
 
-# TARGETS... of llama.cpp, built once per source and CPU features.
-build_llama() {
-  local features stamp
-  features=$(ggml_features)
-  stamp="$LLAMA_SHA256 $features"
-  if [ "$(cat "$DEPS/llama-build/features" 2>/dev/null)" != "$stamp" ]; then
-    rm -rf "$DEPS/llama-build"
+# What a build of llama.cpp depends on.
+llama_stamp() {
+  printf '%s' "$LLAMA_SHA256 $(ggml_features)"
+}
+
+# TARGETS... of llama.cpp, built in DIRECTORY with more FLAGS for the compiler,
+# once per source and CPU features.
+build_llama() {  # DIRECTORY FLAGS TARGETS...
+  local build=$DEPS/$1 flags=$2
+  shift 2
+  if [ "$(cat "$build/features" 2>/dev/null)" != "$(llama_stamp)" ]; then
+    rm -rf "$build"
   fi
-  mkdir -p "$DEPS/llama-build"
+  mkdir -p "$build"
   local launcher=()
   command -v ccache >/dev/null && launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache
     -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-  if [ ! -f "$DEPS/llama-build/build.ninja" ]; then
-    # shellcheck disable=SC2086
-    cmake -S "$DEPS/llama.cpp" -B "$DEPS/llama-build" -G Ninja \
+  if [ ! -f "$build/build.ninja" ]; then
+    # shellcheck disable=SC2046
+    cmake -S "$DEPS/llama.cpp" -B "$build" -G Ninja \
       -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=OFF \
-      -DGGML_OPENMP=OFF $features "${launcher[@]}" -DLLAMA_CURL=OFF \
+      -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" \
+      -DGGML_OPENMP=OFF $(ggml_features) "${launcher[@]}" -DLLAMA_CURL=OFF \
       -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
       -DLLAMA_BUILD_TOOLS=ON -DLLAMA_BUILD_SERVER=ON -DLLAMA_BUILD_UI=OFF \
       >"$DEPS/llama-configure.log" 2>&1 ||
       fail "llama.cpp does not configure; see .deps/llama-configure.log"
   fi
-  ninja -C "$DEPS/llama-build" -j "$JOBS" "$@" >&2
-  printf '%s' "$stamp" >"$DEPS/llama-build/features"
+  ninja -C "$build" -j "$JOBS" "$@" >&2
+  llama_stamp >"$build/features"
+}
+
+# ggml alone, for the tsan preset: the sanitizer has to see how its threads wait
+# for each other.
+step_ggml_tsan() {
+  unpack_llama
+  [ -f "$DEPS/ggml-tsan/ggml/src/libggml-cpu.a" ] &&
+    [ "$(cat "$DEPS/ggml-tsan/features" 2>/dev/null)" = "$(llama_stamp)" ] &&
+    return 0
+  say "building ggml with ThreadSanitizer (once, about 2 minutes on 2 cores)"
+  build_llama ggml-tsan -fsanitize=thread ggml ggml-cpu
 }
 
 step_llama() {
   unpack_llama
   [ -f "$DEPS/llama-build/src/libllama.a" ] &&
     [ -f "$DEPS/llama-build/common/libllama-common.a" ] &&
-    [ "$(cat "$DEPS/llama-build/features" 2>/dev/null)" = "$LLAMA_SHA256 $(ggml_features)" ] &&
+    [ "$(cat "$DEPS/llama-build/features" 2>/dev/null)" = "$(llama_stamp)" ] &&
     return 0
   say "building ggml, libllama and llama-common (once, about 5 minutes on 2 cores)"
-  build_llama ggml ggml-cpu llama llama-common cpp-httplib
+  build_llama llama-build '' ggml ggml-cpu llama llama-common cpp-httplib
 }
 
 # llama-server and llama-bench, for comparisons only.
@@ -142,7 +160,7 @@ step_peers() {
   step_llama
   [ -x "$DEPS/llama-build/bin/llama-server" ] && [ -x "$DEPS/llama-build/bin/llama-bench" ] && return 0
   say "building llama-server and llama-bench (once, about 2 minutes on 2 cores)"
-  build_llama llama-server llama-bench
+  build_llama llama-build '' llama-server llama-bench
 }
 
 unzip_member() {  # WHEEL MEMBER
