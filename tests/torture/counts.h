@@ -12,6 +12,8 @@ struct CrashCounts {
   uint64_t dropped = 0;
   uint64_t torn = 0;
   uint64_t reordered = 0;
+
+  uint64_t all() const { return kept + dropped + torn + reordered; }
 };
 
 // How often a disk began to do so; then it does in up to 300 of 1,000 calls.
@@ -25,6 +27,11 @@ struct FaultCounts {
   uint64_t name_error = 0;
   // All the time, not by chance.
   uint64_t little_space = 0;
+
+  uint64_t all() const {
+    return read_error + short_read + flipped_read + write_error + no_space +
+           sync_error + name_error + little_space;
+  }
 };
 
 // Of files.
@@ -36,21 +43,23 @@ struct DamageCounts {
   uint64_t zeroed = 0;
   // Something that is no file is in its place.
   uint64_t replaced = 0;
+
+  uint64_t all() const {
+    return cut + flipped + swapped + removed + zeroed + replaced;
+  }
 };
 
 struct Counts {
   uint64_t histories = 0;
   uint64_t enumerated_crashes = 0;
-  // Ends of a process without warning, enumerated ones included; by kind below.
-  uint64_t crashes = 0;
-  CrashCounts crash_kinds;
+  // Enumerated ones included.
+  CrashCounts crashes;
   uint64_t orderly_ends = 0;
   uint64_t restarts = 0;
   // Refused, while the first one ran.
   uint64_t second_processes = 0;
   FaultCounts faults;
-  uint64_t damages = 0;
-  DamageCounts damage_kinds;
+  DamageCounts damages;
   // By the cap, at a start or later, and for want of room.
   uint64_t evictions = 0;
   // Blocks that were read again in the background, and damage that this found.

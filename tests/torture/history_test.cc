@@ -38,11 +38,11 @@ TEST(HistoryTest, NothingWrongIsServedAndNothingAcknowledgedIsLost) {
   }
   EXPECT_EQ(counts.wrong_bytes, 0u);
   EXPECT_EQ(counts.lost_tokens, 0u);
-  RecordProperty("crashes", static_cast<int>(counts.crashes));
+  RecordProperty("crashes", static_cast<int>(counts.crashes.all()));
   if (first != last) {
     // The histories do what they are for.
-    EXPECT_GT(counts.crashes, 2 * kHistories);
-    EXPECT_GT(counts.damages, kHistories / 5);
+    EXPECT_GT(counts.crashes.all(), 2 * kHistories);
+    EXPECT_GT(counts.damages.all(), kHistories / 5);
     EXPECT_GT(counts.evictions, kHistories / 10);
     EXPECT_GT(counts.scrub_finds, kHistories / 50);
     EXPECT_GT(counts.acknowledged_tokens, kHistories * 20);

@@ -58,7 +58,8 @@ class Run {
   }
   void Progress(const std::string& what) {
     std::fprintf(stderr, "%s; %llu crashes, %zu problems\n", what.c_str(),
-                 static_cast<unsigned long long>(counts_.crashes), problems_);
+                 static_cast<unsigned long long>(counts_.crashes.all()),
+                 problems_);
   }
 
   // As many scenes as half of the time is enough for: the rest is the
@@ -96,17 +97,13 @@ class Run {
 // One name and number a line, for people and programs; indented: of the one
 // above.
 void Print(const Counts& counts, size_t problems) {
-  const CrashCounts& crashes = counts.crash_kinds;
+  const CrashCounts& crashes = counts.crashes;
   const FaultCounts& faults = counts.faults;
-  const DamageCounts& damages = counts.damage_kinds;
-  const uint64_t faulty = faults.read_error + faults.short_read +
-                          faults.flipped_read + faults.write_error +
-                          faults.no_space + faults.sync_error +
-                          faults.name_error + faults.little_space;
+  const DamageCounts& damages = counts.damages;
   const std::pair<const char*, uint64_t> lines[] = {
       {"histories", counts.histories},
       {"crashes at enumerated calls", counts.enumerated_crashes},
-      {"crashes in all", counts.crashes},
+      {"crashes in all", crashes.all()},
       {"  unsynced bytes kept", crashes.kept},
       {"  dropped", crashes.dropped},
       {"  torn", crashes.torn},
@@ -114,7 +111,7 @@ void Print(const Counts& counts, size_t problems) {
       {"orderly ends", counts.orderly_ends},
       {"restarts", counts.restarts},
       {"second processes", counts.second_processes},
-      {"faults that a disk began to have", faulty},
+      {"faults that a disk began to have", faults.all()},
       {"  errors of reads", faults.read_error},
       {"  short reads", faults.short_read},
       {"  flipped bits in reads", faults.flipped_read},
@@ -123,7 +120,7 @@ void Print(const Counts& counts, size_t problems) {
       {"  little space", faults.little_space},
       {"  errors of syncs", faults.sync_error},
       {"  errors of names", faults.name_error},
-      {"damaged files", counts.damages},
+      {"damaged files", damages.all()},
       {"  cut", damages.cut},
       {"  with a flipped bit", damages.flipped},
       {"  swapped", damages.swapped},

@@ -321,8 +321,7 @@ void World::OpenSecondProcess() {
 
 void World::Crash(SimDisk::Unsynced unsynced, uint64_t seed) {
   if (store_ != nullptr || disk_.crashed()) {
-    ++counts_.crashes;
-    ++KindOf(counts_.crash_kinds, unsynced);
+    ++KindOf(counts_.crashes, unsynced);
   } else {
     ++counts_.orderly_ends;
   }
@@ -585,7 +584,6 @@ bool World::Damage(uint64_t random) {
   if (files.empty()) {
     return false;
   }
-  ++counts_.damages;
   sessions_may_be_lost_ = true;
   const std::string& path = files[random % files.size()];
   const std::string& other = files[random / 7 % files.size()];
@@ -605,31 +603,31 @@ bool World::Damage(uint64_t random) {
   const uint64_t place = random / 64;
   switch (kind) {
     case 0:
-      ++counts_.damage_kinds.cut;
+      ++counts_.damages.cut;
       bytes.resize(place % bytes.size());
       disk_.Put(path, bytes);
       break;
     case 1:
-      ++counts_.damage_kinds.flipped;
+      ++counts_.damages.flipped;
       disk_.FlipBit(path, place % bytes.size(), place % 8);
       break;
     case 2:
-      ++counts_.damage_kinds.swapped;
+      ++counts_.damages.swapped;
       disk_.Put(path, disk_.Contents(other));
       disk_.Put(other, bytes);
       break;
     case 3:
-      ++counts_.damage_kinds.removed;
+      ++counts_.damages.removed;
       disk_.Unlink(path).IgnoreError();
       break;
     case 4:
-      ++counts_.damage_kinds.zeroed;
+      ++counts_.damages.zeroed;
       std::fill(bytes.begin() + place % bytes.size(), bytes.end(),
                 std::byte{0});
       disk_.Put(path, bytes);
       break;
     default:
-      ++counts_.damage_kinds.replaced;
+      ++counts_.damages.replaced;
       disk_.Put(path, {}, store::FileKind::kOther);
   }
   disk_.ResetPeak();
