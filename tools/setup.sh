@@ -107,15 +107,18 @@ llama_stamp() {
   printf '%s' "$LLAMA_SHA256 $(ggml_features)"
 }
 
+# Whether DIRECTORY has such a build.
+llama_is_built() {  # DIRECTORY
+  [ "$(cat "$DEPS/$1/features" 2>/dev/null)" = "$(llama_stamp)" ]
+}
+
 # TARGETS... of llama.cpp, built in DIRECTORY with more FLAGS for the compiler,
 # once per source and CPU features.
 build_llama() {  # DIRECTORY FLAGS TARGETS...
   local build=$DEPS/$1 flags=$2
-  shift 2
-  if [ "$(cat "$build/features" 2>/dev/null)" != "$(llama_stamp)" ]; then
-    rm -rf "$build"
-  fi
+  llama_is_built "$1" || rm -rf "$build"
   mkdir -p "$build"
+  shift 2
   local launcher=()
   command -v ccache >/dev/null && launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache
     -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -139,8 +142,7 @@ build_llama() {  # DIRECTORY FLAGS TARGETS...
 step_ggml_tsan() {
   unpack_llama
   [ -f "$DEPS/ggml-tsan/ggml/src/libggml-cpu.a" ] &&
-    [ "$(cat "$DEPS/ggml-tsan/features" 2>/dev/null)" = "$(llama_stamp)" ] &&
-    return 0
+    llama_is_built ggml-tsan && return 0
   say "building ggml with ThreadSanitizer (once, about 2 minutes on 2 cores)"
   build_llama ggml-tsan -fsanitize=thread ggml ggml-cpu
 }
@@ -149,8 +151,7 @@ step_llama() {
   unpack_llama
   [ -f "$DEPS/llama-build/src/libllama.a" ] &&
     [ -f "$DEPS/llama-build/common/libllama-common.a" ] &&
-    [ "$(cat "$DEPS/llama-build/features" 2>/dev/null)" = "$(llama_stamp)" ] &&
-    return 0
+    llama_is_built llama-build && return 0
   say "building ggml, libllama and llama-common (once, about 5 minutes on 2 cores)"
   build_llama llama-build '' ggml ggml-cpu llama llama-common cpp-httplib
 }
