@@ -9,7 +9,6 @@
 #include <array>
 #include <cstdio>
 #include <initializer_list>
-#include <random>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -77,17 +76,11 @@ DiskCheck CheckFileSystem(const FileSystem& system) {
   return {"file system", Finding::kGood, system.name};
 }
 
-// For names that no other examination has, on this machine or another one.
-std::string Tag() {
-  std::random_device device;
-  return absl::StrCat(absl::Hex(device(), absl::kZeroPad8));
-}
-
 // Whether files and directories are made for their owner alone.
-DiskCheck CheckModes(store::Env& env, const std::string& dir,
-                     const std::string& tag) {
+DiskCheck CheckModes(store::Env& env, const std::string& dir) {
   const std::string path =
-      absl::StrCat(dir, "/", store::TempName("doctor-"), tag, "-mode");
+      absl::StrCat(dir, "/", store::TempName("doctor-"),
+                   absl::Hex(env.UniqueNumber(), absl::kZeroPad16), "-mode");
   const auto file = env.Create(path, {});
   struct stat of_file {};
   struct stat of_dir {};
@@ -192,13 +185,11 @@ int Doctor(DoctorOptions options) {
   const SystemClock clock;
   DiskReport report;
   report.checks.push_back(CheckFileSystem(system));
-  const std::string tag = Tag();
-  report.checks.push_back(CheckModes(env, options.cache_dir, tag));
+  report.checks.push_back(CheckModes(env, options.cache_dir));
   const DiskReport tried =
       store::ExamineDisk(env, clock, options.cache_dir,
                          {.in_memory = system.in_memory,
-                          .direct = env.DirectWorks(options.cache_dir),
-                          .tag = tag});
+                          .direct = env.DirectWorks(options.cache_dir)});
   report.checks.insert(report.checks.end(), tried.checks.begin(),
                        tried.checks.end());
   Print(options.cache_dir, report);

@@ -43,7 +43,11 @@ class Examination {
  public:
   Examination(Env& env, const Clock& clock, std::string dir,
               const DiskFacts& facts)
-      : env_(env), clock_(clock), dir_(std::move(dir)), facts_(facts) {}
+      : env_(env),
+        clock_(clock),
+        dir_(std::move(dir)),
+        facts_(facts),
+        tag_(absl::StrCat(absl::Hex(env.UniqueNumber(), absl::kZeroPad16))) {}
   ~Examination() {
     for (const std::string& path : made_) {
       env_.Unlink(path).IgnoreError();
@@ -89,7 +93,7 @@ class Examination {
   }
 
   std::string PathOf(const std::string& name) const {
-    return absl::StrCat(dir_, "/", TempName("doctor-"), facts_.tag, "-", name);
+    return absl::StrCat(dir_, "/", TempName("doctor-"), tag_, "-", name);
   }
 
   absl::StatusOr<std::unique_ptr<File>> NewFile(std::string* path) {
@@ -275,6 +279,9 @@ class Examination {
   const Clock& clock_;
   const std::string dir_;
   const DiskFacts facts_;
+  // In the names of all files: two examinations at the same time leave each
+  // other's alone.
+  const std::string tag_;
   DiskReport report_;
   std::vector<std::string> made_;
   std::string large_path_;

@@ -47,9 +47,6 @@ struct DiskFacts {
   bool direct = false;
   // Of the file that speeds are measured with.
   uint64_t test_bytes = uint64_t{64} << 20;
-  // In the names of all files: another one for each examination, so that two at
-  // the same time leave each other's alone.
-  std::string tag = "0";
 };
 
 // Names of the checks, in the order in which they are made.

@@ -100,12 +100,12 @@ TEST_F(DoctorTest, AFullDiskIsABadOneThatIsLeftAsItWas) {
 
 TEST_F(DoctorTest, FilesOfAnotherExaminationAreLeftAlone) {
   for (const char* other : {"0", "1", "2", "lock", "mode"}) {
-    env_.Put(std::string("/cache/tmp-doctor-0-") + other, SimDisk::Bytes(10));
+    env_.Put(std::string("/cache/tmp-doctor-0000000000000000-") + other,
+             SimDisk::Bytes(10));
   }
   const auto before = env_.Paths();
-  EXPECT_EQ(
-      Examine({.direct = true, .test_bytes = 4 * kMiB, .tag = "1"}).worst(),
-      Finding::kGood);
+  EXPECT_EQ(Examine({.direct = true, .test_bytes = 4 * kMiB}).worst(),
+            Finding::kGood);
   EXPECT_EQ(env_.Paths(), before);
 }
 

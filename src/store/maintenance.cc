@@ -13,6 +13,7 @@
 #include "store/directory_layout.h"
 #include "store/header_reader.h"
 #include "store/inspect.h"
+#include "store/own_directory.h"
 #include "store/session_file.h"
 #include "store/session_removal.h"
 
@@ -207,13 +208,9 @@ absl::StatusOr<DirectoryCleaner> DirectoryCleaner::Open(Env* env,
     return absl::NotFoundError(absl::StrCat(
         dir, " is not a cache directory: there is no ", lock_path));
   }
-  absl::StatusOr<std::unique_ptr<FileLock>> lock = env->Lock(lock_path);
-  if (absl::IsFailedPrecondition(lock.status())) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "cache directory ", dir, " is in use by a server; stop it first"));
-  }
-  EW_RETURN_IF_ERROR(lock.status());
-  return DirectoryCleaner(env, std::move(dir), *std::move(lock));
+  EW_ASSIGN_OR_RETURN(std::unique_ptr<FileLock> lock,
+                      LockCacheDirectory(*env, dir, "a server; stop it first"));
+  return DirectoryCleaner(env, std::move(dir), std::move(lock));
 }
 
 std::vector<std::string> DirectoryCleaner::ModelDirs(Removed& removed) const {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "testing/store_harness.h"
 
 namespace everwarm::store {
@@ -141,6 +142,16 @@ TEST_F(MaintenanceTest, ADirectoryInUseOrOfSomebodyElseIsNotTouched) {
   EXPECT_TRUE(
       absl::IsNotFound(DirectoryCleaner::Open(&h_.env, "/home").status()));
   EXPECT_FALSE(h_.env.Exists("/home/lock"));
+}
+
+TEST_F(MaintenanceTest, WhatCannotBeALockIsNotTakenForAServer) {
+  ASSERT_TRUE(h_.env.MakeDir("/other").ok());
+  h_.env.Put("/other/lock", {}, FileKind::kOther);
+  const absl::Status status =
+      DirectoryCleaner::Open(&h_.env, "/other").status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "cannot be locked"))
+      << status;
 }
 
 TEST_F(MaintenanceTest, LeftoversGoAndBlocksStay) {

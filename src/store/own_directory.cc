@@ -63,7 +63,7 @@ void ForgetRemovedFiles(StoreState& state) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<FileLock>> LockCacheDirectory(
-    Env& env, const std::string& dir) {
+    Env& env, const std::string& dir, std::string_view holder) {
   const std::string path = absl::StrCat(dir, "/", kLockName);
   absl::StatusOr<std::unique_ptr<FileLock>> lock = env.Lock(path);
   if (!absl::IsFailedPrecondition(lock.status())) {
@@ -76,9 +76,8 @@ absl::StatusOr<std::unique_ptr<FileLock>> LockCacheDirectory(
         "); remove what is there under that name"));
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("cache directory ", dir,
-                   " is in use by another process; give each its own "
-                   "directory"));
+      absl::StrCat("cache directory ", dir, " is in use by ",
+                   absl::string_view(holder.data(), holder.size())));
 }
 
 absl::Status CheckIsDirectory(Env& env, const std::string& path) {

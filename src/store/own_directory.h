@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,9 +19,11 @@
 namespace everwarm::store {
 
 // The lock of a cache directory, which is there. Errors: kFailedPrecondition,
-// somebody else has it, or it is no regular file; the message says which.
+// somebody else has it ("in use by " and `holder`), or it is no regular file;
+// the message says which.
 absl::StatusOr<std::unique_ptr<FileLock>> LockCacheDirectory(
-    Env& env, const std::string& dir);
+    Env& env, const std::string& dir,
+    std::string_view holder = "another process; give each its own directory");
 
 // kFailedPrecondition: under the name is something, and no directory. A link
 // to one is none: its files would be in nobody's count.
