@@ -11,7 +11,7 @@
 namespace everwarm::torture {
 namespace {
 
-constexpr uint64_t kHistories = 20000;
+constexpr uint64_t kHistories = EVERWARM_HISTORIES;  // CMakeLists.txt
 
 // Every step, on standard error.
 Logger Tracer() {
