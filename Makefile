@@ -34,10 +34,10 @@ test: setup build/release/build.ninja
 	@cmake --build build/release -j $(JOBS)
 	@ctest --test-dir build/release --output-on-failure
 
-# Under a minute: no model, no server.
+# A minute: no model, no server process, no histories.
 unit: setup build/release/build.ninja
 	@cmake --build build/release -j $(JOBS)
-	@ctest --test-dir build/release --output-on-failure -L unit
+	@ctest --test-dir build/release --output-on-failure -L unit -j $(JOBS)
 
 asan tsan: %: setup build/%/build.ninja
 	@cmake --build build/$* -j $(JOBS)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Before a change is proposed: format, layers, unit tests plain and sanitized.
+# Before a change is proposed: format, layers, unit tests and histories plain and
+# sanitized.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,9 +14,10 @@ say "layers"
 python3 tools/check_layers.py
 
 for preset in release asan tsan; do
-  say "unit tests, $preset"
+  say "unit tests and histories, $preset"
   make --no-print-directory "build/$preset/build.ninja"
   cmake --build "build/$preset" -j "$(nproc)" | tail -n 1
-  ctest --test-dir "build/$preset" -L unit --output-on-failure | tail -n 5
+  ctest --test-dir "build/$preset" -L 'unit|histories' --output-on-failure |
+    tail -n 5
 done
 say "all good"
