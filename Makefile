@@ -19,7 +19,7 @@ ggml-tsan: | setup
 	@tools/setup.sh ggml_tsan
 build/tsan/build.ninja: | ggml-tsan
 
-build/%/build.ninja: | setup
+build/%/build.ninja: CMakePresets.json | setup
 	@cmake --preset $* >/dev/null
 
 demo: all

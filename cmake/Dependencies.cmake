@@ -37,14 +37,14 @@ set(EVERWARM_LLAMA_BUILD "${CMAKE_SOURCE_DIR}/.deps/llama-build" CACHE PATH
     "Where llama.cpp was built")
 set(EVERWARM_GGML_BUILD "${EVERWARM_LLAMA_BUILD}" CACHE PATH
     "Where its ggml was built: ThreadSanitizer must see how its threads wait")
-if(NOT EXISTS "${EVERWARM_GGML_BUILD}/ggml/src/libggml.a")
-  message(FATAL_ERROR
-    "ggml is not built in ${EVERWARM_GGML_BUILD}; 'make tsan' does it")
-endif()
 if(NOT EXISTS "${EVERWARM_LLAMA_BUILD}/src/libllama.a")
   message(FATAL_ERROR
     "llama.cpp is not built in ${EVERWARM_LLAMA_BUILD}; run 'tools/setup.sh' "
     "(or 'make', which does) first")
+endif()
+if(NOT EXISTS "${EVERWARM_GGML_BUILD}/ggml/src/libggml.a")
+  message(FATAL_ERROR
+    "ggml is not built in ${EVERWARM_GGML_BUILD}; 'make tsan' does it")
 endif()
 
 function(everwarm_llama_library name path)

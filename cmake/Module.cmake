@@ -18,8 +18,9 @@ function(everwarm_module name)
   everwarm_warnings(ew_${name})
 endfunction()
 
-# A test's label and its time limit, which is for a build without sanitizers:
-# with them the slowest test took 40 times as long (kernels, ThreadSanitizer).
+# A test's label and its time limit, which is for a build without sanitizers.
+# ThreadSanitizer makes the slowest tests take 17 to 23 times as long, all of
+# them with most of their limit to spare.
 function(everwarm_test_limits name label seconds)
   if(NOT EVERWARM_SANITIZER STREQUAL "")
     math(EXPR seconds "${seconds} * 20")
