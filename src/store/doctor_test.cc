@@ -99,14 +99,13 @@ TEST_F(DoctorTest, AFullDiskIsABadOneThatIsLeftAsItWas) {
 }
 
 TEST_F(DoctorTest, FilesOfAnotherExaminationAreLeftAlone) {
-  for (const char* other : {"0", "1", "2", "lock", "mode"}) {
-    env_.Put(std::string("/cache/tmp-doctor-0000000000000000-") + other,
-             SimDisk::Bytes(10));
-  }
-  const auto before = env_.Paths();
-  EXPECT_EQ(Examine({.direct = true, .test_bytes = 4 * kMiB}).worst(),
-            Finding::kGood);
-  EXPECT_EQ(env_.Paths(), before);
+  env_.FailCall(Op::kUnlink, 1, absl::InternalError("EIO"), 1000);
+  Examine();
+  env_.ClearFaults();
+  const auto of_the_other = env_.Paths();
+  EXPECT_GT(of_the_other.size(), 1u);
+  EXPECT_EQ(Examine().worst(), Finding::kGood);
+  EXPECT_EQ(env_.Paths(), of_the_other);
 }
 
 TEST_F(DoctorTest, FilesThatAStartingServerRemovesAreNoBadDisk) {
